@@ -115,8 +115,11 @@ impl SessionReaders {
     /// Hands a request to the reader of its session.
     fn hand(&mut self, page: SessionPageRequest) {
         let SessionPageRequest { session, namespace, mut order } = page;
-        let refusal = self.refusals.lock().find(&session.id, Instant::now());
-        if let Some(why) = refusal {
+        let key = SessionReaderKey { session: session.id.clone(), namespace };
+        // A reader that runs knows its user. Only a new one would have to ask who the user is.
+        let is_running = self.running.contains_key(&key);
+        let refusal = (!is_running).then(|| self.refusals.lock().find(&session.id, Instant::now()));
+        if let Some(why) = refusal.flatten() {
             refuse(order, why.status(), &why.to_string());
             return;
         }
@@ -129,7 +132,6 @@ impl SessionReaders {
                 }
             }
         }
-        let key = SessionReaderKey { session: session.id.clone(), namespace };
         match self.reader(&key, &session) {
             Ok(reader) => {
                 if let Err(error) = reader.try_send(order) {
@@ -419,8 +421,21 @@ mod tests {
         }
 
         async fn page(&self, id: &str, review: (u16, Value), wants_json: bool) -> PageAnswer {
+            self.page_of_namespace("apps", id, review, wants_json).await
+        }
+
+        async fn page_of_namespace(
+            &self,
+            namespace: &str,
+            id: &str,
+            review: (u16, Value),
+            wants_json: bool,
+        ) -> PageAnswer {
             *self.review.lock() = review;
-            let (order, answer) = ordered(session(id, "alice"), wants_json);
+            let (mut order, answer) = ordered(session(id, "alice"), wants_json);
+            if let SessionReaderMessage::Page(page) = &mut order {
+                namespace.clone_into(&mut page.namespace);
+            }
             assert!(self.messages.send(order).await.is_ok());
             answer.await.unwrap()
         }
@@ -465,6 +480,22 @@ mod tests {
                 assert_eq!(page.status, StatusCode::OK, "{}", page.text);
                 let page = readers.page("5", named("oidc:alice"), false).await;
                 assert!(page.text.contains("<footer><bdi>oidc:alice</bdi>"), "{}", page.text);
+            })
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_runs_goes_on_while_another_one_is_refused() {
+        LocalSet::new()
+            .run_until(async {
+                let readers = SampleReaders::start().await;
+                let page = readers.page("1", named("oidc:alice"), true).await;
+                assert_eq!(page.status, StatusCode::OK, "{}", page.text);
+                let away = failure(500, "etcd is away");
+                let page = readers.page_of_namespace("shop", "1", away, true).await;
+                assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE, "{}", page.text);
+                let page = readers.page("1", failure(500, "etcd is away"), true).await;
+                assert_eq!(page.status, StatusCode::OK, "{}", page.text);
             })
             .await;
     }

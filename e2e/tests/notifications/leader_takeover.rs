@@ -2,9 +2,9 @@
 //! failures in conditions and Incidents.
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::flux_objects::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, config_map};
-use e2e::harness::charts_and_helm_releases::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Value, json};

@@ -43,6 +43,10 @@ pub(crate) fn end_members(
             continue;
         }
         if never_began(object, &change.spec.revision) {
+            // A run that has passed its gate may not have written anything yet.
+            if context.work_queue.is_due(&key) {
+                continue;
+            }
             let required = required(object, &key.namespace);
             unbegun.insert(key, required);
         } else if is_rolled_back

@@ -3,6 +3,8 @@
 //! A request waits in the queue of the namespace whose object sends it, so the order is fair as in [`super::run_permits`].
 //! Renewals of Leases and writes of statuses do not wait: without them, other processes and users would act on what is no
 //! longer so. Nothing that was sent is cancelled. Watches, and the lists with which they begin, have clients without a limit.
+//! A permit is held from the sending until the answer begins, so a request that was begun must be polled or dropped: a caller
+//! that awaits another request in between could wait forever.
 //!
 //! Here: the waiting, and the pools of permits that follow the limit. Elsewhere: the numbers (`request_window`), and the
 //! repetition of a request (`request_retry`) or of a run ([`super::throttled_requests`]).

@@ -181,6 +181,7 @@ pub async fn run(
         let mut run = IncidentReconcileLoop {
             gone,
             book: IncidentWriter::new(context.clone(), &rows),
+            available_since: None,
             absent: context.shared::<AbsentKinds>(),
             notifier: IncidentNotifier::new(context.clone(), delivery.incidents.clone()),
             deliveries: context.shared::<LastDeliveries>(),
@@ -275,6 +276,8 @@ struct IncidentReconcileLoop {
     gone: Arc<DeletedIncidents>,
     absent: Arc<AbsentKinds>,
     book: IncidentWriter,
+    /// Since when Incidents can be kept.
+    available_since: Option<Instant>,
     notifier: IncidentNotifier,
     /// Since which comparison this process has known a failure.
     since: BTreeMap<IncidentIdentity, Instant>,
@@ -331,6 +334,8 @@ impl IncidentReconcileLoop {
         let availability = self.book.availability(is_wanted, is_failing).await;
         self.delivery.incidents.set_availability(availability);
         let is_kept = availability == IncidentAvailability::Kept;
+        self.available_since =
+            self.available_since.filter(|_| is_kept).or_else(|| is_kept.then(Instant::now));
         let gone = self.gone.take();
         if gone.dropped > 0 {
             let count = gone.dropped;
@@ -643,6 +648,9 @@ impl IncidentReconcileLoop {
         if incidents.availability() == IncidentAvailability::Unknown {
             return SuppressionDecision::Wait;
         }
+        // No incident could be opened before.
+        let since = self.available_since.map_or(beginning.since, |at| at.max(beginning.since));
+        let beginning = NotificationWaitStart { since, ..beginning };
         let judged_after = self.judged.at.and_then(|at| at.checked_duration_since(beginning.since));
         let absent = ObjectFailureVerdict {
             own: ReportedObjectState::Absent,

@@ -55,7 +55,9 @@ pub async fn answer(
     patch["metadata"]["resourceVersion"] = event.resource_version().into();
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let events = resource::<LifecycleEvent>();
-    site.cluster.merge_patch_status(&events, namespace, &name, &patch, MANAGER).await?;
+    // An older definition may lack a field, and the API server would drop it without an error.
+    let site = &site.cluster;
+    site.merge_patch_status_strictly(&events, namespace, &name, &patch, MANAGER).await?;
     let subject = format!("{}/{}", event.spec.subject.kind, event.spec.subject.name);
     let phase = event.spec.phase;
     if answer.is_rejection {

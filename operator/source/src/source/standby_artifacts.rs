@@ -42,6 +42,9 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// How many folders of deleted sources are removed after each comparison. Each needs a request to the API server.
 const REMOVALS_AT_ONCE: usize = 10;
 
+/// How long no folders are removed after a removal that failed.
+const REMOVAL_PAUSE: Duration = Duration::from_secs(60);
+
 /// Copies the artifacts of all sources until this process leads.
 pub async fn follow(context: &RunContext) {
     let copies = async {
@@ -66,13 +69,23 @@ async fn follow_kind<K: SourceKind>(context: &RunContext) {
         return;
     }
     let mut copies = ArtifactCopies::default();
-    let mut gone = folders_without_object::<K>(context).await;
+    let mut gone = GoneSourceFolders::new(folders_without_object::<K>(context).await);
     let mut running = FuturesUnordered::new();
     loop {
         let mut objects: Vec<Arc<K>> = context.store::<K>().state();
         objects.retain(|object| context.settings.selects(object.labels()));
-        gone.extend(copies.forget_gone(&objects));
-        remove_gone::<K>(context, &mut gone).await;
+        gone.due.extend(copies.forget_gone(&objects));
+        {
+            // Copies go on and give back their permits while the API server is slow to say what is gone.
+            let removing = remove_gone::<K>(context, &mut gone);
+            tokio::pin!(removing);
+            loop {
+                tokio::select! {
+                    () = &mut removing => break,
+                    Some(ended) = running.next() => copies.note(ended, Instant::now()),
+                }
+            }
+        }
         let leader = context.cluster.leadership.leader_storage();
         copies.follow_leader(leader.as_deref());
         if leader.is_some() {
@@ -304,19 +317,51 @@ async fn folders_without_object<K: SourceKind>(context: &RunContext) -> BTreeSet
     unseen.map(|slot| node_named::<K>(slot.namespace(), slot.name())).collect()
 }
 
+/// The sources that seem to be gone, and whose copied artifacts are to be removed.
+struct GoneSourceFolders {
+    due: BTreeSet<ObjectKey>,
+    /// Those whose removal failed. They are due again after the others.
+    failed: BTreeSet<ObjectKey>,
+    /// Until when nothing is removed, because the API server did not respond or the disk failed.
+    paused_until: Option<Instant>,
+}
+
+impl GoneSourceFolders {
+    fn new(due: BTreeSet<ObjectKey>) -> Self {
+        Self { due, failed: BTreeSet::new(), paused_until: None }
+    }
+
+    /// The next source to remove. `None` if there is none, or during a pause.
+    fn next(&mut self, now: Instant) -> Option<ObjectKey> {
+        if self.paused_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        if self.due.is_empty() {
+            self.due = std::mem::take(&mut self.failed);
+        }
+        self.due.pop_first()
+    }
+
+    /// Notes that a removal failed.
+    fn note_failure(&mut self, node: ObjectKey, now: Instant) {
+        self.failed.insert(node);
+        self.paused_until = Some(now + REMOVAL_PAUSE);
+    }
+}
+
 /// Removes the folders of some of these sources, those of them that are gone, and takes them from the list.
-async fn remove_gone<K: SourceKind>(context: &RunContext, gone: &mut BTreeSet<ObjectKey>) {
+async fn remove_gone<K: SourceKind>(context: &RunContext, gone: &mut GoneSourceFolders) {
     for _ in 0..REMOVALS_AT_ONCE {
-        let Some(node) = gone.pop_first() else { return };
+        let Some(node) = gone.next(Instant::now()) else { return };
         if let Err(error) = remove_if_gone::<K>(context, &node).await {
             tracing::info!(
                 controller_kind = %K::kind(&()),
                 name = node.name,
                 namespace = node.namespace,
                 error,
-                "the copied artifacts of a deleted source were not removed; the next start of this process tries again"
+                "the copied artifacts of a deleted source were not removed; this is repeated after a minute"
             );
-            // Copies do not wait for an API server that does not respond to each of these requests.
+            gone.note_failure(node, Instant::now());
             return;
         }
     }

@@ -108,3 +108,17 @@ fn a_source_that_is_gone_is_forgotten_once_and_not_while_its_copy_is_in_flight()
     assert_eq!(copies.forget_gone::<OCIRepository>(&[]), [node_of(&*app)]);
     assert!(copies.forget_gone::<OCIRepository>(&[]).is_empty());
 }
+
+#[test]
+fn a_removal_that_failed_pauses_all_and_comes_again_after_the_others() {
+    let node = |name: &str| node_named::<OCIRepository>("apps", name);
+    let mut gone = GoneSourceFolders::new(BTreeSet::from([node("a"), node("b")]));
+    let now = Instant::now();
+    assert_eq!(gone.next(now), Some(node("a")));
+    gone.note_failure(node("a"), now);
+    assert_eq!(gone.next(now), None, "the API server may not respond");
+    let later = now + REMOVAL_PAUSE;
+    assert_eq!(gone.next(later), Some(node("b")));
+    assert_eq!(gone.next(later), Some(node("a")));
+    assert_eq!(gone.next(later), None);
+}
