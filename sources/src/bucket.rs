@@ -166,7 +166,7 @@ impl BucketClient {
         }
     }
 
-    /// The service that was asked for credentials and has not answered yet.
+    /// The service that was asked for credentials and has not answered yet. `None` if no answer is awaited.
     fn waits_for(&self) -> Option<String> {
         match self {
             Self::S3(client) => client.waits_for(),

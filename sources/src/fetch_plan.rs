@@ -26,7 +26,7 @@ impl ArtifactInputs {
         self
     }
 
-    /// The value of a field, unless it is empty.
+    /// The value of a field. `None` if the field is empty.
     #[must_use]
     pub fn get(&self, field: &str) -> Option<&Value> {
         self.0.get(field)

@@ -81,7 +81,7 @@ pub struct GoGetterLimits {
 }
 
 impl Default for GoGetterLimits {
-    /// A minute, 64 MiB.
+    /// The default limits: one minute and 64 MiB.
     fn default() -> Self {
         Self { time: Duration::from_secs(60), bytes: 64 << 20 }
     }

@@ -29,7 +29,7 @@ pub struct HttpArchiveLimits {
 }
 
 impl Default for HttpArchiveLimits {
-    /// 128 MiB, 60 seconds.
+    /// The default limits: 128 MiB and 60 seconds.
     fn default() -> Self {
         Self { bytes: 128 << 20, time: Duration::from_secs(60) }
     }

@@ -129,7 +129,7 @@ pub struct FetchedLayer {
     pub size: u64,
 }
 
-/// Asks one repository.
+/// A session with one repository of a registry, which holds its login.
 #[derive(Debug)]
 pub struct RegistrySession<'a> {
     remote: &'a RemoteOciRepository,

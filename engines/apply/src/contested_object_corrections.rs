@@ -83,10 +83,10 @@ impl ContestedObjectCorrections {
         }
     }
 
-    /// Ends the contests about what the owner does not apply any more: fields that their manifest does not have or that
-    /// `rules` leave to other clients, and objects without a manifest. A run calls it whatever the state of its objects is,
-    /// but not for manifests that wait for an approval, since these are not applied. All corrections of objects without a
-    /// manifest are forgotten.
+    /// Ends the contests about fields and objects that the owner does not apply any more. These are fields that are not
+    /// in their manifest, fields that `rules` leave to other clients, and objects for which `manifest` returns `None`.
+    /// The corrections of objects without a manifest are forgotten. A run calls this in any state, but not for
+    /// manifests that wait for an approval.
     pub fn retain_applied<'m>(
         &mut self,
         manifest: impl Fn(&ObjectId) -> Option<&'m Object>,

@@ -490,7 +490,8 @@ impl ApprovedDeletion {
         }
     }
 
-    /// The listed ids, if they are the whole approved set and match its digest.
+    /// The listed ids of the approved deletions. `None` if the list is not the whole approved set or does not match its
+    /// digest.
     fn complete_list(&self, uid: &str) -> Option<&BTreeSet<ObjectId>> {
         let is_complete = self.listed.len() == self.count;
         Some(&self.listed).filter(|it| is_complete && deletion_digest(uid, it) == self.digest)

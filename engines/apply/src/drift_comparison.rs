@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 /// What a run did to an object, in the words of Flux's events.
 pub use reconcile::AppliedObjectAction as Action;
 
-/// The labels or annotations of an object. A missing map counts as an empty one.
+/// The labels or annotations of an object. `None` if the map is missing or empty.
 fn entries<'a>(object: &'a Object, field: &str) -> Option<&'a Map<String, Value>> {
     object.meta(field).and_then(Value::as_object).filter(|map| !map.is_empty())
 }
@@ -55,7 +55,7 @@ pub fn change_counts(live: &Object, dry_run: &Object, paths: &[String]) -> [usiz
     counts
 }
 
-/// The value at a JSON pointer (RFC 6901).
+/// The value in `object` at a JSON pointer (RFC 6901). `None` if the pointer leads nowhere.
 fn pointed<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     let mut keys = path.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
     let first = object.get(&keys.next()?)?;

@@ -137,7 +137,8 @@ impl DriftIgnoreRules {
         has_drifted(&without(live), &without(dry_run))
     }
 
-    /// The JSON patch of [`crate::take_over`] for all fields but those that are ignored.
+    /// The JSON patch of [`crate::take_over`] for all fields of `live` but those that these rules ignore. `None` if
+    /// nothing has to be taken over.
     ///
     /// Differs(flux): in Flux ignored fields become ours, too, so that an object is applied each time that `kubectl`
     /// has set one, and one that the manifest does not have is removed.
@@ -243,7 +244,8 @@ impl JsonPointer {
         })
     }
 
-    /// The map or list that holds the value at the pointer, and the key of the value there.
+    /// The map or list in `fields` that holds the value at this pointer, and the last part of the pointer, which is the
+    /// key or index of the value there. `None` if no such map or list exists.
     fn holder<'a>(&self, fields: &'a mut Map<String, Value>) -> Option<(JsonContainer<'a>, &str)> {
         let (last, parents) = self.0.split_last()?;
         let Some((first, between)) = parents.split_first() else {
@@ -333,7 +335,8 @@ fn is_applied_by_another(live: &Object, path: &JsonPointer, manager: &str) -> bo
     !others.is_empty()
 }
 
-/// The name `k:{…}` of an item in `managedFields`.
+/// The key `k:{…}` under which `fields`, maps from `managedFields`, have a list item: the first in order whose fields
+/// all equal those of `item`. `None` if no key fits.
 fn key_of(item: &Value, fields: &[&Value]) -> Option<String> {
     let keys = fields.iter().filter_map(|fields| fields.as_object()).flat_map(Map::keys);
     keys.filter(|key| {

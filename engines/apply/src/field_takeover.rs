@@ -37,7 +37,8 @@ pub fn take_over(live: &Object, manager: &str, overrides: &[String]) -> Option<V
 }
 
 /// Like [`take_over`], except that fields under the `ignored` pointers stay with their managers. Each item of `ignored`
-/// has the parts of one JSON pointer, without escapes.
+/// has the parts of one JSON pointer, without escapes. Returns the JSON patch, or `None` if nothing has to be taken
+/// over.
 pub(crate) fn take_over_except(
     ignored: &[&[String]],
     live: &Object,
@@ -75,7 +76,8 @@ pub(crate) fn is_in(pointer: &[String], path: &[&str]) -> bool {
     pointer.len() <= path.len() && pointer.iter().zip(path).all(|(one, other)| one == other)
 }
 
-/// Like [`take_over`], but only the fields of the manager `former` are handed over.
+/// Like [`take_over`], but hands over only the fields of the manager `former`. Returns the JSON patch, or `None` if
+/// nothing has to be taken over.
 pub fn take_over_from(live: &Object, manager: &str, former: &str) -> Option<Value> {
     let is_former =
         |it: &Value| text(it, "manager") == former && text(it, "subresource").is_empty();

@@ -76,7 +76,7 @@ impl ObjectInventory {
         self.0.keys()
     }
 
-    /// The number of ids.
+    /// The number of object ids in the inventory.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -425,7 +425,7 @@ fn awaiting_dependents(dependents: BTreeSet<ObjectKey>, now: Time) -> PlannerDec
 }
 
 /// The failure of a run whose drift cannot be corrected, because the API server or the CRD guard refuses objects. All
-/// other objects match their manifests.
+/// other objects match their manifests. `None` if no object is refused.
 fn uncorrected(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,

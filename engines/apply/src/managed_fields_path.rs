@@ -32,8 +32,8 @@ impl<'p> ManagedFieldsPathElement<'p> {
         Some(Self::Item(at))
     }
 
-    /// Finds the field or item of `value` that the part `key` names, if the part `segment` of a JSON pointer names the
-    /// same one. `segment` has no escapes. The list is not searched.
+    /// Finds the field or item of `value` that both `key`, a part of a path of managed fields, and `segment`, a part of
+    /// a JSON pointer without escapes, name. `None` if the two name different ones or none. The list is not searched.
     pub(crate) fn at(value: &Value, key: &'p str, segment: &str) -> Option<Self> {
         let (sort, text) = key.split_once(':')?;
         if sort == "f" {
@@ -49,8 +49,9 @@ impl<'p> ManagedFieldsPathElement<'p> {
         is_meant.then_some(Self::Item(at))
     }
 
-    /// Finds the field or item of a manifest that the part `key` names. A manifest may leave out keys of an item that have
-    /// a default. If no item has all the keys, the first item that has none of them with another value is found.
+    /// Finds the field or item of a manifest that the part `key` names. A manifest may leave out keys of an item that
+    /// have a default. If no item has all the keys, the first item that has none of them with another value is found.
+    /// `None` if no field or item fits.
     pub(crate) fn in_manifest(value: &Value, key: &'p str) -> Option<Self> {
         let with_defaults = || {
             let wanted: Value = serde_json::from_str(key.strip_prefix("k:")?).ok()?;

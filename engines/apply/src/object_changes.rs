@@ -37,7 +37,7 @@ pub enum ObjectChangeKind {
     Removed,
 }
 
-/// An object that changed.
+/// An object that a run changed, and what changed in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectChange {
     /// The id of the object.

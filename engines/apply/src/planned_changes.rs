@@ -303,7 +303,7 @@ impl PlannedChangesHash {
         self.0.update(part);
     }
 
-    /// The digest.
+    /// The digest of all that was added, in hexadecimal digits.
     pub fn finish(self) -> String {
         hex::encode(self.0.finalize())
     }

@@ -33,8 +33,8 @@ impl<'b> ObjectsBuiltAtCommit<'b> {
         Self(manifests.map(|manifest| (&manifest.id, &manifest.object)).collect())
     }
 
-    /// The manifest of an object. An id without a namespace is of a cluster-scoped object. Its manifest may name a namespace,
-    /// which the API server drops.
+    /// The manifest of an object in this build. `None` if the build does not have the object. An id without a namespace
+    /// is of a cluster-scoped object, whose manifest may name a namespace that the API server drops.
     pub fn manifest(&self, id: &ObjectId) -> Option<&'b Object> {
         let is_same = |built: &ObjectId| {
             (&built.name, &built.group, &built.kind) == (&id.name, &id.group, &id.kind)

@@ -95,7 +95,8 @@ impl ListMergeKey {
         }
     }
 
-    /// The merge key of an item, as JSON. Two items with the same key are versions of the same item.
+    /// The merge key of a list item, as JSON. Two items with the same key are versions of the same item. `None` if the
+    /// item does not have the key.
     fn identity(self, item: &Value) -> Option<String> {
         match self {
             Self::Strings => Some(item.to_string()),
@@ -129,8 +130,8 @@ impl<'v> MergeKeyPositions<'v> {
         self.all(item).first().copied()
     }
 
-    /// The item of this list that matches `item`. If several items have its merge key, it is the one at place `nth`
-    /// among them.
+    /// The item of this list that matches `item`. If several items have its merge key, the result is the one at place
+    /// `nth` among them. `None` if there is no such item.
     fn version(&self, item: &Value, nth: usize) -> Option<&'v Value> {
         self.all(item).get(nth).map(|place| &self.list[*place])
     }

@@ -28,7 +28,7 @@ pub struct UnansweredWrite {
 pub struct UnansweredWrites(BTreeMap<ObjectId, UnansweredWrite>);
 
 impl UnansweredWrites {
-    /// Remembers a write.
+    /// Remembers a write of the object `id` that the API server has not answered. A later one replaces it.
     pub fn put(&mut self, id: &ObjectId, write: UnansweredWrite) {
         self.0.insert(id.clone(), write);
     }

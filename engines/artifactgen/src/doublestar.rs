@@ -90,7 +90,8 @@ pub(crate) fn is_well_formed(pattern: &str) -> bool {
     open_groups == 0
 }
 
-/// The end of the class whose `[` is before `at`.
+/// The position of the `]` that ends a character class, whose `[` is before `at`. `None` if the class is empty or not
+/// closed.
 fn class_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     if matches!(bytes.get(at)?, b'^' | b'!') {
         at += 1;
@@ -108,7 +109,7 @@ fn class_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// The end of the group whose `{` is before this text.
+/// The position of the `}` that ends a group, whose `{` is before this text. `None` if the group is not closed.
 pub(crate) fn group_end(text: &str) -> Option<usize> {
     let mut depth = 1_usize;
     let mut bytes = text.bytes().enumerate();
@@ -142,7 +143,8 @@ pub(crate) fn alternative_end(text: &str) -> Option<usize> {
     None
 }
 
-/// One pattern for each alternative of the group at `open`, with the text before and after the group.
+/// One pattern for each alternative of the group whose `{` is at `open`, together with the text before and after the
+/// group. `None` if the group is not closed.
 fn alternatives(pattern: &str, open: usize) -> Option<Vec<String>> {
     let before = pattern.get(..open)?;
     let inner = pattern.get(open + 1..)?;

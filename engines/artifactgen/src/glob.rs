@@ -137,7 +137,7 @@ fn without_groups(pattern: &str, meter: &mut WorkMeter) -> Result<Vec<String>, G
     Ok(plain)
 }
 
-/// The position of the first group.
+/// The position of the first `{` in a pattern that is not escaped. `None` if there is none.
 fn first_group(pattern: &str) -> Option<usize> {
     let mut bytes = pattern.bytes().enumerate();
     while let Some((at, byte)) = bytes.next() {
@@ -279,8 +279,8 @@ fn add(
     Ok(())
 }
 
-/// The path that pattern parts without wildcards name. Go's file systems only have paths without empty parts, `.` and
-/// `..`. The whole path may be `.`.
+/// The path that pattern parts without wildcards name, where no parts or only `.` name the root. `None` if a part is
+/// empty, `.` or `..`, since Go's file systems have no such paths.
 fn literal_path(parts: &[&str]) -> Option<RelPath> {
     if matches!(parts, [] | ["."]) {
         return Some(RelPath::root());

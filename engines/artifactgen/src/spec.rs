@@ -58,7 +58,7 @@ pub struct CommonMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// An artifact to build.
+/// An artifact that an ArtifactGenerator asks for: its name, its revision and what is copied into it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OutputArtifact {

@@ -47,7 +47,7 @@ pub(crate) struct CauseRelatedObjects<'o> {
     pub(crate) exhausted: Option<&'o Object>,
 }
 
-/// Advice for a cause.
+/// What a user can do against the cause of a failure. `None` if there is no advice for this cause.
 pub(crate) fn advice(
     cause: &RootCause,
     about: CauseRelatedObjects<'_>,
@@ -327,8 +327,9 @@ fn lifecycle(namespace: &str) -> AdviceTextAndCommand {
     (text.to_owned(), Some(format!("windlass get lifecycleevents -n {namespace}")))
 }
 
-/// Advice for an object that waits for the approval of its Plan. The command is the last one in the message, so that
-/// names in the message cannot replace it. It has no character that a shell interprets.
+/// Advice to approve the Plan for which an object waits. The command is the last one in the message, so that names in
+/// the message cannot replace it. `None` if the message has no such command or if it has a character that a shell may
+/// interpret.
 fn waiting_plan(text: &str) -> Option<AdviceTextAndCommand> {
     let is_plain =
         |part: &&str| part.chars().all(|it| it.is_ascii_alphanumeric() || " -./".contains(it));

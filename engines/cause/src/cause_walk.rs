@@ -179,7 +179,8 @@ impl<'k> CauseWalk<'k> {
         }
     }
 
-    /// Advice against a cause that the walk found from `object` on.
+    /// Advice against the cause to which the path `found` leads, for `subject`, the object that the user asked about.
+    /// `None` if there is no advice.
     pub(crate) fn advice(
         &self,
         found: &CausePath,
@@ -446,7 +447,8 @@ impl<'k> CauseWalk<'k> {
         }))
     }
 
-    /// The hold or window that keeps an object from being reconciled.
+    /// The path to the deletion, hold, suspension or window that keeps an object from being reconciled. `None` if
+    /// nothing keeps it.
     pub(crate) fn paused(
         &self,
         object: &Object,
@@ -491,7 +493,7 @@ impl<'k> CauseWalk<'k> {
         Some(CausePath { steps: Vec::new(), cause: cause(&id, problem, &shortened(&text), since) })
     }
 
-    /// The cause if no run has read the object's spec yet.
+    /// The path to the cause that no run has read the object's present spec yet. `None` if a run has read it.
     pub(crate) fn not_reconciled(
         &self,
         object: &Object,
@@ -720,7 +722,7 @@ impl<'k> CauseWalk<'k> {
     }
 }
 
-/// The cause if a hold has expired while `spec.suspend` is still true.
+/// The path to the cause that a hold has expired while `spec.suspend` is still true. `None` if this is not so.
 fn expired_hold(object: &Object) -> Option<CausePath> {
     let said = condition(object, reconcile::HOLD)?;
     let is_expired =
@@ -782,6 +784,7 @@ fn reported(object: &Object, said: ConditionView<'_>) -> RootCause {
 }
 
 /// The applied object that a refusal names first, so that the explanation can point to it. No decision depends on it.
+/// `None` if the text does not begin with an object of the inventory.
 pub(crate) fn named_first(object: &Object, text: &str) -> Option<ObjectId> {
     let applied = object_references::applied(object);
     let subject = text.split_whitespace().next()?.trim_end_matches([':', ',']);

@@ -34,7 +34,7 @@ pub fn condition<'o>(object: &'o Object, kind: &str) -> Option<ConditionView<'o>
     })
 }
 
-/// Since when an object has the state that its condition reports.
+/// Since when an object has the state that its condition reports. `None` if no time is known.
 ///
 /// A failing Kustomization writes its condition anew at each attempt, so the transition time is the time of the last
 /// attempt. Its history has the first attempt with this failure. If an attempt succeeded since, the history does not
@@ -82,7 +82,7 @@ pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A time of a mapping.
+/// The time under a key of a mapping. `None` if the key is missing or its value is not a time.
 pub(crate) fn time(value: &Value, key: &str) -> Option<Time> {
     value.get(key)?.as_str()?.parse().ok()
 }

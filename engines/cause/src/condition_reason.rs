@@ -129,7 +129,8 @@ pub fn problem(reason: &str) -> Option<CauseKind> {
     of_source(reason).or_else(|| of_spec(reason)).or_else(|| of_run(reason))
 }
 
-/// The problems that sources and charts report.
+/// The kind of problem that a condition's reason means, if sources and charts report this reason. `None` for all other
+/// reasons.
 fn of_source(reason: &str) -> Option<CauseKind> {
     Some(match reason {
         "AuthenticationFailed" | "TokenNotFound" => CauseKind::Credentials,
@@ -160,7 +161,8 @@ fn of_source(reason: &str) -> Option<CauseKind> {
     })
 }
 
-/// The problems of a spec that is invalid or not supported.
+/// The kind of problem that a condition's reason means, if it says that a spec is invalid or not supported. `None` for
+/// all other reasons.
 fn of_spec(reason: &str) -> Option<CauseKind> {
     Some(match reason {
         "DependencyCycle" | "IncludeCycle" => CauseKind::Cycle,
@@ -198,7 +200,8 @@ fn of_spec(reason: &str) -> Option<CauseKind> {
     })
 }
 
-/// The problems that a run reports which builds and applies.
+/// The kind of problem that a condition's reason means, if runs that build and apply report it. `None` for all other
+/// reasons.
 fn of_run(reason: &str) -> Option<CauseKind> {
     Some(match reason {
         "BuildFailed"

@@ -82,7 +82,8 @@ pub fn is_of_owner(key: &str, value: &Value) -> bool {
         || (key == MANAGED_BY.0 && *value == MANAGED_BY.1)
 }
 
-/// The value of a label, or else of an annotation, of a definition.
+/// The value under a key in the labels, or else in the annotations, of a live definition. `None` if neither has the
+/// key.
 fn said<'o>(live: &'o Object, key: &str) -> Option<&'o str> {
     live.label(key).or_else(|| live.annotation(key))
 }

@@ -56,7 +56,7 @@ pub struct FactAnswers {
 }
 
 impl FactAnswers {
-    /// Remembers an answer.
+    /// Remembers the answer to a query, so that the walk can use it.
     pub fn insert(&mut self, query: FactQuery, answer: FactAnswer) {
         self.answers.insert(query, answer);
     }

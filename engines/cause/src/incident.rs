@@ -198,8 +198,8 @@ fn judged(
     }
 }
 
-/// The failure of an object whose deletion delayed the deletion of another one for too long. Other objects that are
-/// being deleted open no incident.
+/// The failure of an object whose own deletion delayed the deletion of another one for too long. `None` for any other
+/// object, since other deletions open no incident.
 fn overdue_deletion(object: &Object) -> Option<RootFailure> {
     let held = shortened(object.annotation(DELETION_OVERDUE)?);
     let since = object.meta("deletionTimestamp").and_then(Value::as_str)?;

@@ -20,7 +20,7 @@ use crate::object_suspension::{rollback, suspension};
 const MOST_NAMED: usize = 6;
 
 impl CauseWalk<'_> {
-    /// The next automatic step, as text for users.
+    /// The next automatic step for an object, as text for users. `None` if no step is known.
     pub(crate) fn next(&self, object: &Object, found: Option<&RootCause>) -> Option<String> {
         match found.map(|it| it.problem) {
             Some(CauseKind::Suspension) if found.is_some_and(|it| it.object == object.id()) => {
@@ -84,7 +84,7 @@ impl CauseWalk<'_> {
         )
     }
 
-    /// When a failed object is retried.
+    /// When a failed object is retried, as text for users. `None` if its spec has no interval for retries.
     fn retried(&self, object: &Object, found: Option<&RootCause>) -> Option<String> {
         let said = condition(object, reconcile::READY);
         if !object_references::is_applier(&object.id()) {
@@ -151,7 +151,8 @@ fn is_remote_read(object: &Object, said: Option<ConditionView<'_>>) -> bool {
         || said.is_some_and(|said| said.reason == reconcile::condition_reason::FAILED.as_str())
 }
 
-/// What a failed run watches in addition to the objects that its spec names.
+/// What a failed run watches in addition to the objects that its spec names, as text for users. `None` if it watches
+/// nothing more.
 fn followed(object: &Object, said: ConditionView<'_>) -> Option<&'static str> {
     let is_kustomization = object.kind() == "Kustomization";
     let is_release = object.kind() == "HelmRelease";
@@ -165,7 +166,7 @@ fn followed(object: &Object, said: ConditionView<'_>) -> Option<&'static str> {
     (is_kustomization && is_unhealthy).then_some("the health of its objects")
 }
 
-/// The longest time until an object is retried, in the notation of its spec.
+/// The longest time until a failed object is retried, in the notation of its spec. `None` if the spec has no interval.
 ///
 /// If the API server refuses an object, the retries become rarer, up to the interval.
 fn retry(object: &Object, found: Option<&RootCause>) -> Option<String> {

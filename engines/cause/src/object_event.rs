@@ -5,7 +5,8 @@ use reconcile::Time;
 
 use crate::condition::time;
 
-/// When an event was seen last: old events have `lastTimestamp`, new ones `eventTime` or a series.
+/// When an event was seen last: old events have `lastTimestamp`, new ones `eventTime` or a series. `None` if it has no
+/// valid time.
 pub fn last_seen(event: &Object) -> Option<Time> {
     let of = |key: &str| event.get(key)?.as_str()?.parse().ok();
     let series = event.get("series").and_then(|series| time(series, "lastObservedTime"));

@@ -129,7 +129,8 @@ impl ExpectedOwnerMetadata {
         others
     }
 
-    /// The release that the annotations of an object name, if it is not a release of the applier.
+    /// The release that the annotations of an object name as its owner. `None` if they name none or a release of the
+    /// applier, or if the applier has no releases.
     fn other_release(&self, live: &Object) -> Option<OtherOwner> {
         let name = live.annotation(RELEASE_NAME)?.to_owned();
         let namespace = live.annotation(RELEASE_NAMESPACE)?.to_owned();

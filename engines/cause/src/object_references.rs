@@ -121,7 +121,7 @@ pub fn sources(object: &Object) -> Vec<ObjectId> {
     found
 }
 
-/// The ImageRepository whose tags an ImagePolicy chooses from.
+/// The ImageRepository whose tags an ImagePolicy chooses from. `None` if the spec names none.
 fn image_repository(object: &Object) -> Option<ObjectId> {
     let reference = object.get("spec")?.get("imageRepositoryRef")?;
     let name = Some(text(reference, "name")).filter(|name| !name.is_empty())?;
@@ -241,7 +241,8 @@ fn entries<'o>(object: &'o Object, field: &str) -> impl Iterator<Item = &'o Valu
     listed.into_iter().flatten()
 }
 
-/// The Provider to which an Alert sends. It has to work, although the Alert gets no files from it.
+/// The Provider to which an Alert sends. It has to work, although the Alert gets no files from it. `None` if the object
+/// is no Alert or names no Provider.
 pub fn provider(object: &Object) -> Option<ObjectId> {
     let name = object.get("spec")?.get("providerRef").map(|it| text(it, "name"))?;
     let id = ObjectId::new(object.namespace(), name, &object.gvk().group, "Provider");
@@ -365,7 +366,7 @@ fn account(object: &Object) -> Option<(ObjectId, String)> {
 /// How many references of one object are followed.
 const MOST_REFERENCES: usize = 64;
 
-/// The object that a field such as `secretRef` or `valuesFrom` names.
+/// The Secret or ConfigMap that a field such as `secretRef` or `valuesFrom` names. `None` if the field names neither.
 fn named(object: &Object, path: &str, value: &Value) -> Option<SecretOrConfigMapReference> {
     let field = path.rsplit('.').next().unwrap_or(path);
     let field = field.split('[').next().unwrap_or(field);
@@ -455,7 +456,8 @@ pub fn applier(object: &Object) -> Option<ObjectId> {
     owner_labels().find_map(|labels| labeled(object, &labels).filter(|id| *id != object.id()))
 }
 
-/// The owner that the labels of this kind name.
+/// The owner of an object, as far as the owner's kind writes its name and namespace into `labels`. `None` if the object
+/// lacks one of them.
 pub(crate) fn labeled(object: &Object, labels: &OwnerLabels) -> Option<ObjectId> {
     let name = object.label(&labels.name)?;
     let namespace = object.label(&labels.namespace)?;

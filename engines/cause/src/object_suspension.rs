@@ -36,7 +36,7 @@ pub(crate) struct RequestedRollback<'o> {
     pub(crate) failure: Option<&'o str>,
 }
 
-/// The rollback that is requested of an object, and its progress.
+/// The rollback that an annotation of a HelmRelease requests, and its progress. `None` if no rollback is requested.
 pub(crate) fn rollback(object: &Object) -> Option<RequestedRollback<'_>> {
     let text = object.annotation(ROLLBACK).filter(|_| object.kind() == "HelmRelease")?;
     let asked = ReleaseRollback::of(text, None)?;

@@ -179,7 +179,7 @@ fn containers(pod: &Object) -> impl Iterator<Item = &Value> {
     all.flatten()
 }
 
-/// How a container ended, now or before it was last started.
+/// How a container ended: its state `terminated`, now or before it was last started. `None` if it has not ended.
 fn ended(container: &Value) -> Option<&Value> {
     let state = container.get("state").and_then(|it| it.get("terminated"));
     state.or_else(|| container.get("lastState")?.get("terminated"))

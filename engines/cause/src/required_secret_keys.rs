@@ -76,7 +76,7 @@ impl RequiredSecretKeys {
         })
     }
 
-    /// Any keys are accepted.
+    /// No certain key is required: a Secret with any keys is accepted.
     fn any() -> Self {
         Self::plain("--from-literal=KEY=VALUE".to_owned())
     }
@@ -123,8 +123,8 @@ impl RequiredSecretKeys {
         ))
     }
 
-    /// The key that the object certainly needs and does not have. A key does not count as missing if the data of the
-    /// object is not known.
+    /// The key that the object certainly needs and does not have. `None` if it has the key, or if its data or the key
+    /// is not known.
     pub(crate) fn lacks(&self, held: &Object) -> Option<&str> {
         let key = self.key.as_deref()?;
         let data = held.get("data").and_then(Value::as_object)?;
@@ -198,7 +198,7 @@ fn provider(namer: &Object) -> RequiredSecretKeys {
     }
 }
 
-/// The value at a path of fields, such as `spec.valuesFrom[0]`.
+/// The value in an object at a path of fields, such as `spec.valuesFrom[0]`. `None` if the path leads nowhere.
 fn value<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     let mut parts = path.split('.');
     let mut found = object.get(parts.next()?)?;

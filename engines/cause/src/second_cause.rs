@@ -112,7 +112,7 @@ impl<'k> CauseWalk<'k> {
         Ok(other.map(|other| below(Some(step_of(object, said)), other)))
     }
 
-    /// Advice against a second cause, as far as the first cause allows it.
+    /// Advice against the second cause `found`, as far as the first cause allows it. `None` if there is no advice.
     pub(crate) fn second_advice(
         &self,
         found: &CausePath,
@@ -186,8 +186,8 @@ fn outdated_revision(object: &Object) -> Option<&str> {
     (!applied.is_empty() && !tried.is_empty() && applied != tried).then_some(applied)
 }
 
-/// The advice about an object of another owner, if the advice about the first cause leaves another object to the same
-/// owner.
+/// The advice to leave an object to its other owner, if the advice about the first cause leaves another object to the
+/// same owner. `None` otherwise.
 fn left_to_the_same(found: &CausePath, first: &CausePath) -> Option<CauseAdvice> {
     let is_taken = found.cause.problem == CauseKind::Ownership;
     // The walk adds the owner to the text of a refusal.

@@ -108,7 +108,7 @@ impl CauseWalk<'_> {
         Ok(refusal)
     }
 
-    /// The object, if an earlier query has read it.
+    /// The object, if an earlier query has read it. `None` if it was not read or not found.
     fn read_already(&self, id: &ObjectId) -> Option<&Object> {
         match self.known.get(&FactQuery::Object(id.clone())) {
             Some(FactAnswer::Objects(found)) => found.first(),
@@ -133,8 +133,8 @@ fn is_named(refusal: &str, id: &ObjectId) -> bool {
     refusal.contains(&id.subject()) || (refusal.contains(&id.name) && refusal.contains(&id.kind))
 }
 
-/// The object at the beginning of a refused dry-run, if its kind has immutable fields. The inventory may lack it,
-/// because it has an object only once it was applied.
+/// The object that the message of a refused dry-run names first. `None` if it names none or if its kind has no
+/// immutable fields. The inventory may lack the object, because it has objects only once they were applied.
 fn refused_object(refusal: &str) -> Option<ObjectId> {
     let mut parts = dry_run_refusal::subject(refusal)?.split('/');
     let kind = parts.next()?;

@@ -267,8 +267,8 @@ fn deletion(object: &Object) -> String {
     }
 }
 
-/// Since when an object is being deleted. Its deletion timestamp is the end of the grace period, so that period is
-/// subtracted.
+/// Since when an object is being deleted: its deletion timestamp minus the grace period. `None` if it is not being
+/// deleted.
 fn deleted(object: &Object) -> Option<Time> {
     let at = time(object.fields().get("metadata")?, "deletionTimestamp")?;
     let grace = object.meta("deletionGracePeriodSeconds").and_then(Value::as_i64);

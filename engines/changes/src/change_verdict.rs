@@ -55,7 +55,7 @@ pub struct MemberCounts {
 }
 
 impl MemberCounts {
-    /// Counts a member.
+    /// Counts one more member of the change in this state.
     pub const fn add(&mut self, state: MemberState) {
         let count = match state {
             MemberState::Failed => &mut self.failed,

@@ -139,7 +139,7 @@ impl CrdChangeJudge {
         Ok(judge)
     }
 
-    /// The live definition.
+    /// The live definition, before the change.
     pub fn old(&self) -> &CrdDefinition {
         &self.old
     }

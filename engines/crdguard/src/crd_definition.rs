@@ -132,12 +132,12 @@ impl CrdDefinition {
             .ok_or_else(|| CrdDefinitionError::Schema(version.to_owned()))
     }
 
-    /// The version of this name.
+    /// The version of the CRD with this name. `None` if the CRD has no such version.
     pub fn version(&self, name: &str) -> Option<&CrdVersion> {
         self.versions.iter().find(|it| it.name == name)
     }
 
-    /// The version in which objects are stored.
+    /// The version of the CRD in which objects are stored. `None` if the CRD does not say it.
     pub fn storage(&self) -> Option<&CrdVersion> {
         self.versions.iter().find(|it| it.is_storage)
     }

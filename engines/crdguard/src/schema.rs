@@ -176,7 +176,7 @@ impl SchemaNodeWithPrevious<'_> {
         Some(Self { node, before: self.before.and_then(|it| it.of_key(key)) })
     }
 
-    /// The schema of the items of a list.
+    /// The schema of the items of a list. `None` if this schema does not say what its items are.
     pub(crate) fn of_items(self) -> Option<Self> {
         let node = self.node.items.as_deref()?;
         Some(Self { node, before: self.before.and_then(|it| it.items.as_deref()) })
@@ -184,7 +184,8 @@ impl SchemaNodeWithPrevious<'_> {
 }
 
 impl SchemaNode {
-    /// The schema of a field, which may be one that the schema does not name.
+    /// The schema of a field, which is the schema for additional properties if the field is not listed. `None` if
+    /// neither is given.
     pub(crate) fn of_key(&self, key: &str) -> Option<&Self> {
         self.properties.get(key).or_else(|| self.of_additional())
     }

@@ -20,7 +20,7 @@ use crate::schema::{SchemaListType, SchemaNode, SchemaNodeWithPrevious, SchemaTy
 /// How many characters of a rule a message shows.
 const MAX_RULE_CHARACTERS: usize = 120;
 
-/// A validation rule.
+/// A validation rule of a schema, which is a CEL expression that is parsed when it is first needed.
 #[derive(Debug)]
 pub(crate) struct ValidationRule {
     text: String,

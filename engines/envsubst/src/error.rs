@@ -24,7 +24,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A hint for the user, if the message of the error does not suggest a remedy.
+    /// A hint for the user about what to do. `None` if no general remedy is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Syntax { .. } => Some("write `$${` where the text `${` is meant"),

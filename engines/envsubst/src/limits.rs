@@ -2,7 +2,7 @@
 
 use crate::error::LimitError;
 
-/// Limits of one substitution.
+/// Limits of one substitution of variables, so that a text cannot use too much memory or time.
 #[derive(Debug, Clone, Copy)]
 pub struct SubstitutionLimits {
     /// How deep expressions may be nested, up to [`SubstitutionLimits::MAX_DEPTH`]. Each level takes space on the

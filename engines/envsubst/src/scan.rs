@@ -84,7 +84,7 @@ impl<'t> TextScanner<'t> {
         decode(&self.rest()[width..])
     }
 
-    /// Reads the next token.
+    /// Reads the next token of the text. `rules` say which characters are special at this place.
     pub(crate) fn scan(&mut self, rules: ScanRules) -> SubstitutionToken {
         match self.peek() {
             '\0' => SubstitutionToken::End,

@@ -15,7 +15,8 @@ use crate::limits::{SubstitutionBudget, SubstitutionLimits};
 use crate::parse::{SubstitutionExpression, SubstitutionOperator, TextNode, ValueSide};
 use pattern::GlobPattern;
 
-/// Evaluates the pieces of a text.
+/// Evaluates the pieces of a text and returns the output. `lookup` returns the value of a variable, or `None` if it is
+/// not set.
 pub(crate) fn run<'v>(
     nodes: &[TextNode],
     lookup: &dyn Fn(&str) -> Option<&'v [u8]>,
@@ -125,7 +126,7 @@ fn substring<'v>(value: &'v [u8], offset: &[u8], length: Option<&[u8]>) -> Optio
     }
 }
 
-/// Reads an integer as Go's `strconv.Atoi` does.
+/// Reads an integer as Go's `strconv.Atoi` does. `None` if the text is not an integer or is too large.
 fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }

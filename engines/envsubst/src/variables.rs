@@ -27,7 +27,7 @@ impl SubstitutionVariables {
         Ok(())
     }
 
-    /// The value of a variable, for [`substitute`](crate::substitute).
+    /// The value of a variable, for [`substitute`](crate::substitute). `None` if the variable is not set.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.0.get(name).map(Vec::as_slice)
     }

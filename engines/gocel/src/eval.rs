@@ -42,7 +42,7 @@ impl<'a> ExpressionVariables<'a> {
 
 type EvalResult<'a> = Result<CelValue<'a>, CelError>;
 
-/// One evaluation.
+/// One evaluation of an expression: its variables and what is left of its budget.
 pub(crate) struct CelEvaluation<'a> {
     variables: ExpressionVariables<'a>,
     /// The variables of loops, the innermost last. An accumulator may hold an error, which a logical operator can

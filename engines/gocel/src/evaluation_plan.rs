@@ -82,7 +82,7 @@ pub(crate) enum AttributeRoot {
     Conditional(Box<(CelPlanNode, CelAttribute, CelAttribute)>),
 }
 
-/// A field or element.
+/// A step from a value to its field or element, such as `.name` or `[0]`. With `optional`, the value may lack it.
 #[derive(Debug)]
 pub(crate) struct AttributeQualifier {
     pub(crate) key: Arc<CelPlanNode>,
@@ -329,7 +329,8 @@ fn check_key(key: &CelPlanNode) -> Result<(), String> {
     }
 }
 
-/// The list that a loop builds, if a sum appends one element to it.
+/// The name of the list that a loop builds, if the arguments of a sum append one element to it. `None` for any other
+/// sum.
 fn accumulator_of(args: &[CelPlanNode]) -> Option<Arc<str>> {
     let [
         CelPlanNode::Attribute(CelAttribute { root: AttributeRoot::Name { name, .. }, qualifiers }),
@@ -354,7 +355,8 @@ fn pair(args: &mut Vec<CelPlanNode>) -> Result<Box<(CelPlanNode, CelPlanNode)>, 
     }
 }
 
-/// The form of a call that no implementation of its function accepts.
+/// The form of a call with `args` arguments, for the message that no overload fits. `None` if an implementation of the
+/// function may accept the call.
 fn unimplemented(function: Option<&CelFunction>, args: usize) -> Option<&'static str> {
     let takes_any = match function {
         None => args != 0,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::value::CelValue;
 
-/// A type.
+/// A type of the expression language, as the type check knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CelType {
     Error,

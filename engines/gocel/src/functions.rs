@@ -66,7 +66,7 @@ pub(crate) fn index(key: &CelValue<'_>) -> Result<i64, CelError> {
     }
 }
 
-/// Calls a function.
+/// Calls a function of the expression language with evaluated arguments, and spends the costs from `budget`.
 pub(crate) fn call<'a>(
     call: &CelFunctionCall,
     args: Vec<CelValue<'a>>,

@@ -31,14 +31,14 @@ pub(crate) enum CallDispatch {
     Single(usize),
 }
 
-/// A function.
+/// A declared function of the expression language: its overloads and how a call chooses one.
 #[derive(Debug)]
 pub(crate) struct CelFunction {
     pub(crate) dispatch: CallDispatch,
     pub(crate) overloads: Vec<FunctionOverload>,
 }
 
-/// The declared function with a name.
+/// The declared function with this name. `None` if no such function is declared.
 pub(crate) fn function(name: &str) -> Option<&'static CelFunction> {
     FUNCTIONS.get(name)
 }

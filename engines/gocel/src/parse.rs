@@ -28,13 +28,13 @@ pub(crate) struct CelSyntaxProblem {
     pub(crate) text: String,
 }
 
-/// A parsed expression.
+/// A parsed expression: its syntax tree, and the places of its parts in the text.
 pub(crate) struct ParsedExpression {
     pub(crate) root: IdedExpr,
     pub(crate) info: SourceInfo,
 }
 
-/// Reads an expression.
+/// Reads the text of an expression. The error lists everything that is wrong with the syntax.
 pub(crate) fn parse(source: &str) -> Result<ParsedExpression, Vec<CelSyntaxProblem>> {
     let complain = |text: String| vec![CelSyntaxProblem { line: 0, column: 0, text }];
     let characters = source.chars().count();

@@ -142,7 +142,7 @@ impl CelLexer<'_> {
         length
     }
 
-    /// Skips spaces and comments.
+    /// Skips spaces and comments of the expression.
     fn skip_hidden(&mut self) {
         loop {
             self.skip(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'\x0c'));

@@ -51,7 +51,7 @@ pub(crate) fn check(
     Err(checker.complaints)
 }
 
-/// The type that a type name denotes.
+/// The type that the name of a type denotes, such as `int`. `None` if no type has this name.
 pub(crate) fn named_type(name: &str) -> Option<CelType> {
     let param = |name: &str| CelType::Param(name.into());
     Some(match name {
@@ -72,7 +72,7 @@ pub(crate) fn named_type(name: &str) -> Option<CelType> {
     })
 }
 
-/// The dotted name that a chain of field selections spells.
+/// The dotted name that a chain of field selections spells, such as `a.b.c`. `None` if the expression is anything else.
 pub(crate) fn qualified_name(expr: &IdedExpr) -> Option<String> {
     match &expr.expr {
         Expr::Ident(name) => Some(name.clone()),

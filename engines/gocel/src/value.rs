@@ -113,7 +113,7 @@ impl<'a> CelMapEntries<'a> {
         })
     }
 
-    /// The first entry.
+    /// The first key and value of the map. `None` if the map is empty.
     pub(crate) fn first(&self) -> Option<(CelValue<'a>, CelValue<'a>)> {
         match self {
             Self::Data(entries) => entries
@@ -329,6 +329,8 @@ fn order_of_numbers(one: &CelValue<'_>, two: &CelValue<'_>) -> Option<Ordering> 
     }
 }
 
+/// Compares a whole number with a double, as doubles. `None` if the double is NaN.
+///
 /// Parity(cel-go): the whole number becomes a double first, unless the double is beyond what it can be.
 #[expect(clippy::cast_precision_loss, reason = "the source compares rounded doubles too")]
 fn order_with_double(whole: i128, double: f64) -> Option<Ordering> {

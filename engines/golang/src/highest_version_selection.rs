@@ -77,7 +77,7 @@ fn highest<'n>(
     found
 }
 
-/// Reads the name of a tag as a version.
+/// Reads the name of a tag as a version. `None` if it is not a version.
 ///
 /// Parity(flux): all three numbers have to be there, but they may begin with zeros and a `v`.
 fn version(name: &str) -> Option<SemverVersion> {

@@ -19,7 +19,7 @@ pub fn is_print(character: char) -> bool {
     }
 }
 
-/// Go's `unicode.IsLetter`.
+/// Whether a character is a letter, by Go's `unicode.IsLetter`.
 pub fn is_letter(character: char) -> bool {
     if character.is_ascii() {
         character.is_ascii_alphabetic()

@@ -53,38 +53,38 @@ pub enum GoRuntimeValue {
 }
 
 impl GoRuntimeValue {
-    /// An `int`.
+    /// A value of Go's type `int`.
     pub fn int(number: i64) -> Self {
         Self::Integer(SizedInteger::new(IntegerKind::Int, number))
     }
 
-    /// An `int64`.
+    /// A value of Go's type `int64`.
     pub fn int64(number: i64) -> Self {
         Self::Integer(SizedInteger::new(IntegerKind::Int64, number))
     }
 
-    /// A `string`.
+    /// A value of Go's type `string`.
     pub fn string(text: impl Into<GoString>) -> Self {
         Self::String(text.into())
     }
 
-    /// A `[]interface {}`.
+    /// A value of Go's type `[]interface {}` with these items.
     pub fn list(items: impl IntoIterator<Item = Self>) -> Self {
         Self::List(GoSlice::new(GoType::Any, items.into_iter().collect()))
     }
 
-    /// A `[]string`.
+    /// A value of Go's type `[]string` with these items.
     pub fn strings<T: Into<GoString>>(items: impl IntoIterator<Item = T>) -> Self {
         Self::List(GoSlice::new(GoType::String, items.into_iter().map(Self::string).collect()))
     }
 
-    /// A `map[string]interface {}`.
+    /// A value of Go's type `map[string]interface {}` with these entries.
     pub fn map<K: Into<GoString>>(entries: impl IntoIterator<Item = (K, Self)>) -> Self {
         let entries = entries.into_iter().map(|(key, value)| (key.into(), value));
         Self::Map(GoMap::new(GoType::Any, entries))
     }
 
-    /// An object.
+    /// A value that is an object of a Go type, with its fields and methods.
     pub fn object(object: impl GoObject) -> Self {
         Self::Object(Arc::new(object))
     }
@@ -95,7 +95,7 @@ impl GoRuntimeValue {
         json::decoded(json)
     }
 
-    /// The bytes of a `string` or `[]uint8`.
+    /// The bytes of a `string` or `[]uint8`. `None` if the value has another type.
     pub fn bytes(&self) -> Option<&GoString> {
         match self {
             Self::String(text) | Self::Bytes(text) => Some(text),

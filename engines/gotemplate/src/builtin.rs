@@ -66,7 +66,7 @@ const ALL: [BuiltinFunction; 19] = [
     BuiltinFunction::UrlQuery,
 ];
 
-/// The built-in function with this name.
+/// The built-in function with this name. `None` if no built-in function has it.
 pub(crate) fn find(name: &str) -> Option<BuiltinFunction> {
     Some(match name {
         "and" => BuiltinFunction::And,
@@ -120,7 +120,7 @@ impl BuiltinFunction {
         }
     }
 
-    /// The truth value of an argument at which `and` or `or` stops.
+    /// The truth value of an argument at which `and` or `or` stops. `None` for all other functions.
     pub(crate) fn stops_at(self) -> Option<bool> {
         match self {
             Self::And => Some(false),

@@ -95,7 +95,7 @@ impl TemplateFunctions {
         names.into_iter()
     }
 
-    /// The signature of a function.
+    /// The signature of the function with this name. `None` if the caller gave no such function.
     pub fn signature(&self, name: &str) -> Option<&FunctionSignature> {
         self.get(name).map(|entry| &*entry.signature)
     }
@@ -110,7 +110,8 @@ impl TemplateFunctions {
         (known.as_bytes() == name).then_some(entry)
     }
 
-    /// The function that a name denotes.
+    /// The function that a name denotes: one of the caller's, or else a built-in one. `None` if there is no such
+    /// function.
     pub(crate) fn callee(&self, name: &str) -> Option<TemplateCallee> {
         let given = self.place(name).map(TemplateCallee::Given);
         given.or_else(|| builtin::find(name).map(TemplateCallee::Go))
@@ -141,7 +142,8 @@ impl<'r> FunctionCallContext<'r> {
         self.set
     }
 
-    /// The data that the caller of the run gave for its functions, if it has this type.
+    /// The data of type `T` that the caller of the run gave for its functions. `None` if the caller gave data of
+    /// another type.
     pub fn host<T: 'static>(&self) -> Option<&'r T> {
         self.host.downcast_ref()
     }

@@ -71,7 +71,7 @@ impl std::error::Error for TemplateExecError {
     }
 }
 
-/// A limit was reached.
+/// A limit of a run that was reached, so that the run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateLimitError {
     /// The output, or a text that was made in between, is too long.
@@ -137,7 +137,7 @@ pub enum TemplateFunctionError {
 }
 
 impl TemplateFunctionError {
-    /// The limit that was reached, if a limit is the cause anywhere in the chain of errors.
+    /// The limit that was reached, if a limit is the cause anywhere in the chain of errors. `None` if it is not.
     pub fn limit(&self) -> Option<TemplateLimitError> {
         let mut failure = self;
         loop {

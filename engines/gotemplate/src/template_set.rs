@@ -80,7 +80,7 @@ impl TemplateSet {
         self
     }
 
-    /// Sets the limits.
+    /// Sets the limits of each run of these templates.
     #[must_use]
     pub fn with_limits(mut self, limits: TemplateLimits) -> Self {
         self.limits = limits;

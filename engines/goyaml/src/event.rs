@@ -60,7 +60,7 @@ pub(crate) struct YamlEvent {
 }
 
 impl YamlEvent {
-    /// An event without comments.
+    /// An event at this place, without comments.
     pub(crate) fn new(kind: YamlEventKind, start: YamlMark) -> Self {
         Self { kind, start, comments: EventComments::default() }
     }

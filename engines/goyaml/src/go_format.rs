@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-/// `strconv.FormatFloat(float, 'g', -1, 64)`.
+/// Writes a number with the fewest digits, as Go's `strconv.FormatFloat(float, 'g', -1, 64)` does.
 pub(crate) fn float64(float: f64) -> String {
     special(float).unwrap_or_else(|| general(&serde_json::to_string(&float)))
 }
@@ -16,7 +16,7 @@ pub(crate) fn float32(float: f64) -> String {
     special(f64::from(short)).unwrap_or_else(|| general(&serde_json::to_string(&short)))
 }
 
-/// The text of a float without digits: infinity and NaN.
+/// The text of infinity or NaN. `None` if the number is finite.
 fn special(float: f64) -> Option<String> {
     if float.is_nan() {
         return Some("NaN".to_owned());

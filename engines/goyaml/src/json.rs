@@ -102,7 +102,7 @@ enum JsonConversionFrame<'v> {
 }
 
 impl<'v> JsonConversionFrame<'v> {
-    /// The next member to convert, with its Go type.
+    /// The next member to convert, with the type that it gets. `None` if no member is left.
     fn next(&mut self) -> Option<(GoValueId, &'v DecodeTarget)> {
         match self {
             Self::Sequence { left, target, .. } => left.next().map(|id| (*id, *target)),
@@ -132,7 +132,7 @@ impl<'v> JsonConversionFrame<'v> {
     }
 }
 
-/// A number or boolean as text, for a field that has a text.
+/// A number or boolean as text, for a field that has a text. `None` for any other value.
 fn as_text(scalar: &GoValue<'_>) -> Option<String> {
     Some(match scalar {
         GoValue::Bool(bool) => bool.to_string(),

@@ -14,7 +14,7 @@ use crate::token::TokenScalarStyle;
 /// Index of a node in its document.
 pub(crate) type LoadedNodeId = usize;
 
-/// What a node is.
+/// The kind of a loaded node, with the content of scalars and aliases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LoadedNodeKind {
     Scalar {

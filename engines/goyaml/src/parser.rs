@@ -56,7 +56,7 @@ enum YamlNodePosition {
     BlockOrIndentless,
 }
 
-/// A source of events.
+/// The parser that turns the tokens of a YAML text into events.
 #[derive(Debug)]
 pub(crate) struct YamlParser<'i> {
     scanner: YamlScanner<'i>,

@@ -259,7 +259,7 @@ impl<'i> YamlInputReader<'i> {
         self.skip_comment()
     }
 
-    /// Skips spaces and tabs.
+    /// Skips spaces and tabs of the input.
     pub(crate) fn skip_blanks(&mut self) -> Result<(), Error> {
         self.cache(1)?;
         while self.is_blank(0) {

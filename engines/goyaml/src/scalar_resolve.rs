@@ -146,7 +146,7 @@ fn word(dialect: YamlDialect, text: &str) -> ResolvedScalar {
     }
 }
 
-/// The words that only YAML 1.1 takes for booleans.
+/// Reads a word that only YAML 1.1 takes for a boolean, such as `yes`. `None` if it is another word.
 pub(crate) fn old_bool(text: &str) -> Option<bool> {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
@@ -180,7 +180,8 @@ fn number(dialect: YamlDialect, text: &str) -> ResolvedScalar {
     signed(rest, base).unwrap_or(ResolvedScalar::Str)
 }
 
-/// Go's `ParseInt` and then `ParseUint` with base 0: a prefix or a leading zero names the base.
+/// Reads a whole number like Go's `ParseInt` and then `ParseUint` with base 0: a prefix or a leading zero names the
+/// base. `None` if the text is not a whole number in range.
 fn int(plain: &str) -> Option<ResolvedScalar> {
     let (sign, unsigned) = match plain.as_bytes() {
         [b'+' | b'-', ..] => plain.split_at(1),

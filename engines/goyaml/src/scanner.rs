@@ -42,7 +42,7 @@ struct SimpleKeyCandidate {
     mark: YamlMark,
 }
 
-/// A source of tokens.
+/// The scanner that splits a YAML text into tokens.
 #[derive(Debug)]
 pub(crate) struct YamlScanner<'i> {
     dialect: YamlDialect,
@@ -108,7 +108,7 @@ impl<'i> YamlScanner<'i> {
             .ok_or_else(|| Error::token("unexpected end of tokens", YamlMark::default()))
     }
 
-    /// Takes the next token.
+    /// Takes the next token of the YAML text.
     pub(crate) fn next(&mut self) -> Result<YamlToken, Error> {
         self.peek()?;
         self.ready = false;

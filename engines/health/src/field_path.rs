@@ -124,7 +124,7 @@ impl FieldPath {
     }
 }
 
-/// The field name after a dot, and the rest of the text.
+/// The field name after a dot, and the rest of the text. `None` if the text does not begin with a dot and a name.
 fn next_field(text: &str) -> Option<(&str, &str)> {
     let text = text.strip_prefix('.')?;
     let end = text.find(['.', '[']).unwrap_or(text.len());
@@ -208,7 +208,7 @@ fn is_stale(value: &Value, object: &Object) -> bool {
 }
 
 /// Reads a whole number, which may also be a text. Some kinds write their generation as text. Some write a fraction
-/// such as `1/3`, and then the first number counts.
+/// such as `1/3`, and then the first number counts. `None` for any other value.
 pub(crate) fn number(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64(),

@@ -37,7 +37,8 @@ fn without_test(state: HealthState) -> &'static str {
     }
 }
 
-/// The message of the condition that a test is about, or else the tested value.
+/// The message of the condition that a test is about, or else the tested value, as text for users. `None` if the object
+/// has neither.
 fn of_value(test: &StatusPredicate, object: &Object) -> Option<String> {
     let path = test.subject()?;
     if let Some(kind) = path.condition() {

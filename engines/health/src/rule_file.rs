@@ -21,7 +21,7 @@ use crate::{HealthRule, HealthRules, HealthState};
 /// The word in rules for a Degraded state that is final.
 const FINAL_FAILURE: &str = "Failed";
 
-/// A file of rules.
+/// A file with health rules: its name and its text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RuleFile {
     pub(crate) name: &'static str,
@@ -79,7 +79,7 @@ impl RuleFile {
     }
 }
 
-/// Reads a rule: a state, or a mapping of one state to its tests.
+/// Reads a health rule: a state, or a mapping of one state to its tests. `None` if the rule is not valid.
 fn parse_rule(rule: &Value) -> Option<HealthRule> {
     if let Some(name) = rule.as_str() {
         return named_rule(name, Vec::new());

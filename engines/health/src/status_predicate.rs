@@ -133,7 +133,7 @@ impl StatusPredicate {
 }
 
 impl ValueCheck {
-    /// Reads a relation and its right side.
+    /// Reads a relation such as `==` and its right side. `None` if they are not valid.
     fn parse(text: &str) -> Option<Self> {
         let (relation, right) = RELATION_SIGNS
             .iter()
@@ -224,7 +224,7 @@ fn is_present(value: Option<&Value>) -> bool {
     }
 }
 
-/// The text of a value that is a single text, number or boolean.
+/// The text of a value that is a single text, number or boolean. `None` for any other value.
 pub(crate) fn scalar_text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) => Some(Cow::Borrowed(text)),

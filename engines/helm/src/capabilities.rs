@@ -16,7 +16,7 @@ pub struct Capabilities {
     pub helm_version: BuildInfo,
 }
 
-/// A version of Kubernetes.
+/// A version of Kubernetes, for which a chart is rendered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubeVersion {
     /// The full version, such as `v1.33.4-gke.1245000`.

@@ -25,7 +25,7 @@ pub enum Error {
     LongLine,
 }
 
-/// Rules of a `.helmignore`.
+/// The rules of a `.helmignore` file, which say what is not part of the chart.
 #[derive(Debug, Clone, Default)]
 pub struct HelmIgnoreRules(Vec<HelmIgnoreRule>);
 

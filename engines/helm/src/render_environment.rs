@@ -39,7 +39,7 @@ impl fmt::Debug for RenderEnvironment {
     }
 }
 
-/// The arguments of `lookup`.
+/// The arguments with which a template calls `lookup` to read objects of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LookupQuery<'w> {
     /// The API version, such as `apps/v1`.

@@ -63,7 +63,7 @@ fn id(parts: &[&str]) -> String {
     hex::encode(Sha256::digest(parts.join("\n")))
 }
 
-/// `sha256:…` of an archive.
+/// The digest of an archive as text, in the form `sha256:…`.
 #[must_use]
 pub fn digest(archive: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(archive)))
@@ -99,7 +99,7 @@ impl HelmfileBundleLock {
         goyaml::emit(&value).map_err(|error| error.to_string())
     }
 
-    /// The entry with an id.
+    /// The entry of the lock file with this id. `None` if there is no such entry.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<&HelmfileBundleLockEntry> {
         self.entries.iter().find(|entry| entry.id == id)

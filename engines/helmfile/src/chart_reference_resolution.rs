@@ -33,7 +33,8 @@ pub(crate) fn is_local(chart: &str) -> bool {
     chart.starts_with('/') || !matches!(chart.split('/').count(), 2 | 3)
 }
 
-/// Splits the reference to a chart in a repository into the repository's name and the chart's name.
+/// Splits the reference to a chart in a repository into the repository's name and the chart's name. `None` if the chart
+/// is local, a URL or has no repository.
 pub(crate) fn in_repository(chart: &str) -> Option<(&str, &str)> {
     if is_local(chart) || chart.contains("://") {
         return None;
@@ -54,7 +55,7 @@ pub(crate) fn has_patches(release: &Release) -> bool {
 }
 
 impl Helmfile {
-    /// The directory of a release's chart, even if it has no `Chart.yaml`.
+    /// The directory of a release's chart, even if it has no `Chart.yaml`. `None` if there is no such directory.
     pub(crate) fn chart_directory(&self, release: &Release) -> Option<String> {
         let chart = self.chart(release);
         let path = if chart.starts_with('/') { chart.to_owned() } else { join(&self.base, chart) };

@@ -31,7 +31,7 @@ use crate::yaml;
 use file_tree_with_chart::FileTreeWithChartDirectory;
 use golang::path::clean;
 
-/// Renders charts.
+/// Renders the charts that a helmfile changes before they are installed.
 pub trait HelmChartRenderer {
     /// The files that `helm template --output-dir` writes, each under the name of the chart.
     ///

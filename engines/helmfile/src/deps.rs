@@ -73,7 +73,7 @@ impl std::fmt::Debug for ChartVersionRequest {
     }
 }
 
-/// The work of `deps`.
+/// What `helmfile deps` has to do: which helmfiles get a lock file, and the warnings.
 #[derive(Debug, Clone, Default)]
 pub struct HelmfileDepsPlan {
     /// Helmfiles that get a lock file.
@@ -127,7 +127,8 @@ pub(crate) enum ReleaseWithRepositoryChart<'r> {
 }
 
 impl Helmfile {
-    /// The chart of a release, where that is in a repository that the helmfile names.
+    /// The chart of a release and the version that it asks for. `None` if the chart is not in a repository that the
+    /// helmfile names.
     fn wanted(
         &self,
         helmfile_environment: &HelmfileHostEnvironment,
@@ -243,7 +244,8 @@ fn of_registry(release: &Release, folder: &str, name: &str) -> ChartVersionReque
     ChartVersionRequest { plain_http: release.plain_http, ..request }
 }
 
-/// The user and password of a repository. If they are not set, the values of environment variables with its name.
+/// The user and password of a repository. Where one is not set, an environment variable with the repository's name
+/// gives it. `None` if the user or the password is empty.
 fn login(
     helmfile_environment: &HelmfileHostEnvironment,
     repository: &Repository,

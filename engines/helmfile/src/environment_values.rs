@@ -21,7 +21,7 @@ enum EnvironmentValuesPrecedence {
     Fallback,
 }
 
-/// Loads lists of values.
+/// Loads the lists of values of an environment or a release.
 pub(crate) struct ValuesLoader<'l> {
     pub(crate) helmfile_environment: &'l Arc<HelmfileHostEnvironment>,
     pub(crate) place: &'l WorkingDirectory,

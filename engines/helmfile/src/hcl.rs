@@ -41,7 +41,7 @@ struct HclFile {
 }
 
 impl HclFiles {
-    /// Reads a file.
+    /// Reads a file in HCL and adds its values and locals. The error names the file.
     pub(crate) fn add(&mut self, path: &str, text: &[u8]) -> Result<()> {
         let text =
             std::str::from_utf8(text).map_err(|error| Error::from(format!("{path}: {error}")))?;

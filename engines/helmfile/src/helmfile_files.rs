@@ -50,7 +50,7 @@ impl HelmfileFiles {
         format!("/{BESIDE}/{name}")
     }
 
-    /// The tree that contains a path, and the path within that tree.
+    /// The tree that contains a path, and the path within that tree. `None` if there is no such tree.
     fn find(&self, path: &RelPath) -> Option<(Arc<MemoryTree>, RelPath)> {
         let Some(rest) = path.as_str().strip_prefix(BESIDE) else {
             return Some((self.source.clone(), path.clone()));

@@ -122,7 +122,7 @@ impl HelmfileHostEnvironment {
         Self { budget, stop, ..self }
     }
 
-    /// The value of a variable that is set, even if it is empty.
+    /// The value of an environment variable that is set, even if it is empty. `None` if it is not set.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }

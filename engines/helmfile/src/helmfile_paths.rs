@@ -10,7 +10,7 @@ pub(crate) fn is_remote(path: &str) -> bool {
     RemoteAddress::parse(path).is_some()
 }
 
-/// The scheme of a URL, before its colon.
+/// The scheme of a URL, before its colon. `None` if the text does not begin with a scheme.
 fn scheme(text: &str) -> Option<&str> {
     let (scheme, _) = text.split_once(':')?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())

@@ -12,7 +12,7 @@ pub(crate) struct InheritedHelmfileSettings {
 }
 
 impl InheritedHelmfileSettings {
-    /// The requested keys.
+    /// The parts of the parent's state that `keys` request for a nested helmfile.
     pub(crate) fn of(parent: &State, environment: &NamedEnvironment, keys: &[String]) -> Self {
         let mut inherited = Self::default();
         let spec = &mut inherited.spec;

@@ -76,7 +76,7 @@ pub(crate) struct HelmfileLoadInputs {
     pub(crate) inherited: Option<InheritedHelmfileSettings>,
 }
 
-/// Loads helmfiles.
+/// Loads helmfiles with their bases and environments.
 pub(crate) struct HelmfileLoader<'l> {
     pub(crate) helmfile_environment: &'l Arc<HelmfileHostEnvironment>,
     pub(crate) settings: &'l HelmfilePlanSettings,
@@ -290,6 +290,7 @@ impl HelmfileLoader<'_> {
     }
 
     /// Guesses the environment of a part of an old helmfile. The part is then rendered again with this environment.
+    /// `None` if the part cannot be rendered or read.
     ///
     /// Parity(helmfile 0.79): errors of the part are ignored here; they are found when it is rendered once more.
     fn foreseen(

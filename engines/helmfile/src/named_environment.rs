@@ -16,7 +16,7 @@ pub(crate) struct NamedEnvironment {
 }
 
 impl NamedEnvironment {
-    /// Without values.
+    /// An environment with this name, without values.
     pub(crate) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
@@ -45,7 +45,7 @@ impl NamedEnvironment {
     }
 }
 
-/// Merges two optional environments, the second over the first.
+/// Merges two optional environments, the second over the first. `None` if both are `None`.
 pub(crate) fn joined(
     below: Option<&NamedEnvironment>,
     above: Option<&NamedEnvironment>,

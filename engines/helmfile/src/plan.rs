@@ -108,7 +108,8 @@ impl HelmfileProcessingPlan {
         self.helmfiles.iter().map(|helmfile| helmfile.file.as_str())
     }
 
-    /// The first helmfile that was skipped because it lacks the environment. Its releases are unknown.
+    /// The first helmfile that was skipped because it lacks the environment, so that its releases are unknown. `None`
+    /// if none was skipped.
     #[must_use]
     pub fn without_environment(&self) -> Option<&str> {
         self.without_environment.as_deref()

@@ -24,7 +24,7 @@ use crate::yaml::{self, YamlOutputValue};
 /// The most bytes that a command prints.
 const MAX_OUTPUT_BYTES: usize = 256 << 20;
 
-/// A format of `print-env`.
+/// A format in which `helmfile print-env` writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrintEnvFormat {
     /// Documents of YAML.
@@ -33,7 +33,7 @@ pub enum PrintEnvFormat {
     Json,
 }
 
-/// A format of `list`.
+/// A format in which `helmfile list` writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseListFormat {
     /// A table with a head.

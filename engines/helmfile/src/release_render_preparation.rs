@@ -545,7 +545,7 @@ impl Helmfile {
         Ok(flags)
     }
 
-    /// Flags of `helm lint`.
+    /// The flags with which `helm lint` is called for a release.
     fn lint_flags(
         &self,
         helmfile_environment: &HelmfileHostEnvironment,

@@ -21,7 +21,7 @@ fn is_word(text: &str) -> bool {
 }
 
 impl ReleaseSelector {
-    /// Reads `k=v,k!=v`.
+    /// Reads a selector of releases such as `k=v,k!=v`. The error says that a label is malformed.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let mut selector = Self::default();
         for label in text.split(',') {

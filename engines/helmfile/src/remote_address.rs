@@ -281,12 +281,12 @@ impl RemoteAddress {
         }
     }
 
-    /// The value of a parameter, unchanged.
+    /// The value of a parameter of the address, unchanged. `None` if the address does not have the parameter.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// All parameters, unchanged.
+    /// The names and values of all parameters of the address, unchanged.
     fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.query.split('&').filter(|part| !part.is_empty());
         all.map(|part| part.split_once('=').unwrap_or((part, "")))

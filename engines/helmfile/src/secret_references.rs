@@ -39,7 +39,8 @@ struct SecretReferenceMatch<'t> {
 }
 
 impl<'t> SecretReferenceMatch<'t> {
-    /// The first reference in a text: `ref+PROVIDER://…` up to a blank, the end of the line or `+`.
+    /// The first reference in a text: `ref+PROVIDER://…` up to a blank, the end of the line or `+`. `None` if the text
+    /// has no reference.
     fn first(text: &'t str) -> Option<Self> {
         text.match_indices(MARK).find_map(|(at, _)| {
             let before = text.get(..at)?;
@@ -56,7 +57,8 @@ impl<'t> SecretReferenceMatch<'t> {
     }
 }
 
-/// Splits a text after `ref+` into the reference and the rest of the text.
+/// Splits a text after `ref+` into the reference and the rest of the text. `None` if the text does not begin with a
+/// reference.
 fn split(text: &str) -> Option<(&str, &str)> {
     let scheme = text.find(['+', ':'])?;
     let body = text.get(scheme..)?.strip_prefix("://")?;

@@ -85,7 +85,7 @@ impl TemplateStringRenderer {
         self
     }
 
-    /// Renders a text.
+    /// Renders the text of a template with the data of this context.
     pub(crate) fn render(&self, text: &[u8]) -> Result<Vec<u8>> {
         // Most fields of releases are not templates.
         if !text.windows(2).any(|two| two == b"{{") {
@@ -135,7 +135,7 @@ fn with_helpers(host: &TemplateFunctionContext) -> Result<TemplateSet> {
     Ok(set)
 }
 
-/// A struct of Go.
+/// A struct of Go, as templates see it.
 #[derive(Debug)]
 struct GoStruct {
     name: &'static str,

@@ -118,7 +118,7 @@ impl WorkingDirectory {
         self.files.list(&at).map_err(|_| format!("open {path}: no such file or directory").into())
     }
 
-    /// The tree.
+    /// The file tree in which the working directory is.
     pub(crate) fn files(&self) -> Arc<dyn FileTree + Send + Sync> {
         Arc::clone(&self.files)
     }
@@ -207,7 +207,7 @@ impl WorkingDirectory {
     }
 }
 
-/// Go's `filepath.Dir`.
+/// The folder that contains a path, like Go's `filepath.Dir`.
 pub(crate) fn parent(path: &str) -> String {
     match path.rfind('/') {
         Some(at) => golang::path::clean(&path[..=at]),
@@ -215,7 +215,7 @@ pub(crate) fn parent(path: &str) -> String {
     }
 }
 
-/// Go's `filepath.Base`.
+/// The last part of a path, like Go's `filepath.Base`.
 pub(crate) fn base(path: &str) -> &str {
     let trimmed = path.trim_end_matches('/');
     match trimmed.rsplit('/').next() {

@@ -107,7 +107,8 @@ impl FileUpdateRequest<'_> {
     }
 }
 
-/// The policy in the name of a setter: `namespace:name`, without the part of the image that follows.
+/// The policy in the name of a setter: `namespace:name`, without the part of the image that follows. `None` if the name
+/// has no colon.
 fn policy_of(setter: &str) -> Option<&str> {
     let (namespace, rest) = setter.split_once(':')?;
     let name = rest.split(':').next().unwrap_or_default();

@@ -131,7 +131,8 @@ fn is_nearby(host: &str) -> bool {
         || matches!(name, "127.0.0.1" | "[::1]")
 }
 
-/// The repository of a reference, read like `ParseReference`. The reference may have a tag, a digest, both or none.
+/// The repository of a reference to an image, read like `ParseReference`. The reference may have a tag, a digest, both
+/// or none. `None` if the reference is not valid.
 fn repository_of(reference: &str) -> Option<RegistryRepository> {
     tagged(reference).or_else(|| pinned(reference))
 }
@@ -141,7 +142,7 @@ pub(crate) fn is_reference(text: &str) -> bool {
     repository_of(text).is_some()
 }
 
-/// The repository of a reference that may have a tag.
+/// The repository of a reference to an image that may have a tag. `None` if the reference is not valid.
 fn tagged(reference: &str) -> Option<RegistryRepository> {
     match reference.rsplit_once(':') {
         // Behind the port of a registry comes a slash.
@@ -154,7 +155,8 @@ fn tagged(reference: &str) -> Option<RegistryRepository> {
     }
 }
 
-/// The repository of a reference with a digest. A tag may precede the digest.
+/// The repository of a reference to an image with a digest. A tag may precede the digest. `None` if the reference has
+/// no valid digest.
 fn pinned(reference: &str) -> Option<RegistryRepository> {
     let (base, digest) = reference.split_once('@')?;
     let hex = digest.strip_prefix("sha256:")?;

@@ -117,7 +117,8 @@ impl ImageSetterValues {
         self.values.contains_key(name)
     }
 
-    /// The setter that a reference of a schema leads to.
+    /// The assignment for the setter that a reference of a schema leads to. `None` if the reference names no setter or
+    /// no value is known for it.
     fn of_reference(&self, reference: &str) -> Option<MarkerAssignment> {
         let name = definition(reference)?;
         let value = self.values.get(&name)?.clone();
@@ -181,7 +182,8 @@ fn string(members: &GoMap, name: &str) -> Option<String> {
     }
 }
 
-/// Reads `{"x-k8s-cli": {"setter": {"name": "…", "value": "…"}}}`. It contains the value, so it needs no policy.
+/// Reads a marker `{"x-k8s-cli": {"setter": {"name": "…", "value": "…"}}}`. It contains the value, so no policy is
+/// needed. `None` if the marker has another form.
 fn whole_setter(members: &GoMap) -> Option<MarkerAssignment> {
     let entries = members.entries();
     let is_extension = |key: &[u8]| key.eq_ignore_ascii_case(SETTER_EXTENSION.as_bytes());
@@ -196,7 +198,8 @@ fn whole_setter(members: &GoMap) -> Option<MarkerAssignment> {
     Some(MarkerAssignment { setter: member("name")?, value: member("value")?, is_of_policy: false })
 }
 
-/// The name of the setter in a reference. A reference is a URL whose fragment is a JSON pointer.
+/// The name of the setter in a reference, which is a URL whose fragment is a JSON pointer. `None` if the reference
+/// names no setter.
 fn definition(reference: &str) -> Option<String> {
     let url = GoUrl::parse(reference.as_bytes()).ok()?;
     let pointer = String::from_utf8(url.fragment).ok()?;

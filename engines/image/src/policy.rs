@@ -36,7 +36,7 @@ pub struct PolicyChoice {
     pub numerical: Option<String>,
 }
 
-/// `spec.filterTags` of an ImagePolicy.
+/// Which tags of an image count: `spec.filterTags` of an ImagePolicy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FilterTags {
     /// A tag is accepted if this regular expression matches a part of it.

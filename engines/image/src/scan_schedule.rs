@@ -73,7 +73,7 @@ pub enum ScanDecision {
     Wait(Duration),
 }
 
-/// Why the decision failed.
+/// Why no decision about the next scan of an image can be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScanDecisionError {
     /// `spec.image` names no image.

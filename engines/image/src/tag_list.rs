@@ -145,7 +145,7 @@ pub(crate) fn cost(pattern: &GoRegexp, tag: &str) -> u64 {
     (pattern.work() as u64).saturating_mul(tag.len() as u64 + 1)
 }
 
-/// Go's `adler32.Checksum`.
+/// The checksum of bytes, like Go's `adler32.Checksum`.
 fn adler32(bytes: &[u8]) -> u32 {
     const ADLER_MODULUS: u32 = 65_521;
     let mut low = 1;

@@ -29,7 +29,7 @@ pub struct ImageValueChange {
     pub setter: String,
 }
 
-/// Changes by object.
+/// The changes of image values, grouped by the object in which they are.
 pub type ObjectChanges<'r> = BTreeMap<&'r ObjectIdentifier, Vec<&'r ImageValueChange>>;
 
 /// A change, and its file and object.
@@ -61,7 +61,7 @@ impl UpdateResult {
         self.changes.push(ImageValueChangeInFile { file, object, change });
     }
 
-    /// The number of changes.
+    /// The number of changed values in the result.
     pub(crate) fn len(&self) -> usize {
         self.changes.len()
     }

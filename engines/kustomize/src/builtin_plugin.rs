@@ -71,7 +71,7 @@ impl ResourceGenerator {
     }
 }
 
-/// The kinds of configurations.
+/// A configuration of a builtin plugin, which generates or transforms objects.
 enum GeneratorOrTransformer {
     Generator(ResourceGenerator),
     Transformer(ResourceTransformer),

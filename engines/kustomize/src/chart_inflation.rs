@@ -154,7 +154,7 @@ impl InflatableChart {
 /// The steps that a chart costs in this budget. Rendering itself has a separate budget.
 const STEPS_PER_CHART: usize = 10_000_000;
 
-/// A file of values.
+/// Parses a file of Helm values. The error says that the file is malformed or empty.
 fn parse(text: &[u8], budget: &BuildBudget) -> Result<YamlNode> {
     let malformed = |error: goyaml::Error| Error::new(error.to_string());
     let root = manifest::as_written(text, budget, malformed)?.ok_or_else(|| Error::new("EOF"))?;

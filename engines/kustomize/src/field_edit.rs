@@ -66,7 +66,7 @@ pub(crate) fn get<'n>(node: &'n YamlNode, name: &str) -> Result<Option<&'n YamlN
     Ok(field::position(node, name)?.and_then(|at| node.content.get(at)))
 }
 
-/// Like [`get`], for changes.
+/// Like [`get`], but the returned node can be changed.
 pub(crate) fn get_mut<'n>(node: &'n mut YamlNode, name: &str) -> Result<Option<&'n mut YamlNode>> {
     match field::position(node, name)? {
         Some(at) => Ok(node.content.get_mut(at)),
@@ -74,7 +74,7 @@ pub(crate) fn get_mut<'n>(node: &'n mut YamlNode, name: &str) -> Result<Option<&
     }
 }
 
-/// The node below a chain of field names, if all of them exist and are maps.
+/// The node below a chain of field names. `None` if one of them does not exist or is not in a map.
 pub(crate) fn at<'n>(node: &'n YamlNode, names: &[&str]) -> Option<&'n YamlNode> {
     names.iter().try_fold(node, |node, name| {
         let keys = if node.kind == YamlNodeKind::Mapping { &node.content[..] } else { &[] };

@@ -172,7 +172,7 @@ fn enter<'n>(
     Ok(Some(field))
 }
 
-/// The node that replaces a null where the path expects a list.
+/// The type of the node that replaces a null where the path expects a list; never `None`.
 fn created_list() -> Option<CreatedNodeType> {
     Some(CreatedNodeType { kind: YamlNodeKind::Sequence, tag: "" })
 }

@@ -9,8 +9,8 @@ pub(crate) struct JoinedPathLines<'p> {
     pub(crate) kept: &'p str,
 }
 
-/// Detects a path of the form `lost - kept` that YAML joined from two lines by mistake. In such a path, the `..` of `kept`
-/// leave a folder whose name contains ` - `.
+/// Detects a path of the form `lost - kept` that YAML joined from two lines by mistake. In such a path, the `..` of
+/// `kept` leave a folder whose name contains ` - `. `None` if the path has another form.
 ///
 /// YAML continues a text with any line that is indented deeper, even if that line begins with `-`.
 pub(crate) fn joined_lines(path: &str) -> Option<JoinedPathLines<'_>> {

@@ -66,7 +66,7 @@ pub enum Error {
 pub struct JsonPatch(Vec<JsonPatchOperation>);
 
 impl JsonPatch {
-    /// The number of operations.
+    /// The number of operations in the patch.
     pub fn len(&self) -> usize {
         self.0.len()
     }

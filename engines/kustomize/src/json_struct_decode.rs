@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::budget::BuildBudget;
 use crate::error::{Error, Result};
 
-/// How strict decoding is.
+/// How strictly fields and types are checked when JSON is decoded into a struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DecodeMode {
     /// Unknown fields are errors, and strings are strings.
@@ -200,7 +200,7 @@ impl DecodableField for i64 {
     }
 }
 
-/// Go's `int`.
+/// A field of Go's type `int`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct GoInt(pub(crate) i64);
 

@@ -418,7 +418,7 @@ impl<'b> KustomizationTarget<'b> {
     }
 }
 
-/// A copy of an object without the label `validated-by`, which validators may set.
+/// A copy of an object without the label `validated-by`, which validators may set. `None` if the labels cannot be set.
 ///
 /// Parity(kustomize): to remove it all labels are set anew, so that it may only be set where there are no others.
 fn unmarked(resource: &BuildResource) -> Option<YamlNode> {

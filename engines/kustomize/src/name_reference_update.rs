@@ -172,7 +172,8 @@ impl<'c> NameReferenceCandidates<'c> {
     }
 }
 
-/// The kind of role that a role binding refers to, if a path leads to that reference.
+/// The kind of role that a role binding refers to. `None` if the path does not lead to that reference or if it is
+/// incomplete.
 fn role_of(node: &YamlNode, spec: &FieldSpec) -> Option<Gvk> {
     if !spec.path.ends_with("roleRef/name") {
         return None;

@@ -28,7 +28,7 @@ pub struct OpenApiSchemas {
     added: Arc<AddedOpenApiSchemas>,
 }
 
-/// The schemas of documents.
+/// The schemas that documents of a build add to the built-in ones.
 #[derive(Debug, Clone, Default)]
 struct AddedOpenApiSchemas {
     shapes: Vec<SchemaShape>,
@@ -80,7 +80,7 @@ impl OpenApiSchemas {
         openapi_document::add(self, document)
     }
 
-    /// The schema of a kind.
+    /// The schema of a kind. `None` if no schema describes the kind.
     pub fn of(&self, api_version: &str, kind: &str) -> Option<ResourceSchema<'_>> {
         let place = match find(&self.added.kinds, api_version, kind) {
             Some(place) => SchemaOrigin::Added(*place),
@@ -97,7 +97,7 @@ impl OpenApiSchemas {
             .or_else(|| find(&self.added.scopes, api_version, kind).copied())
     }
 
-    /// The schema in a comment on a field, if the comment is JSON.
+    /// The schema in a comment on a field. `None` if the comment is not the JSON of a schema.
     pub(crate) fn of_comment(&self, comment: &str) -> Option<ResourceSchema<'_>> {
         let json = comment.trim_start_matches('#').trim_start();
         if !json.starts_with('{') {
@@ -122,7 +122,8 @@ impl OpenApiSchemas {
     }
 }
 
-/// The entry of a kind. The maps are empty but for the few builds with documents of their own.
+/// The entry of a kind in a map. `None` if the kind has no entry. The maps are empty but for the few builds with
+/// documents of their own.
 fn find<'m, T>(
     map: &'m BTreeMap<(String, String), T>,
     api_version: &str,
@@ -151,7 +152,7 @@ enum SchemaOrigin {
 }
 
 impl ResourceSchema<'_> {
-    /// The schema of a field.
+    /// The schema of a field. `None` if this schema does not describe the field.
     pub fn field(&self, name: &str) -> Option<Self> {
         if let SchemaOrigin::Builtin(shape) = &self.place {
             return Some(self.at(SchemaOrigin::Builtin(shape.field(name)?)));
@@ -189,7 +190,7 @@ impl ResourceSchema<'_> {
         Self { place, ..*self }
     }
 
-    /// The shape, unless the schema is built in.
+    /// The shape of this schema. `None` if the schema is built in.
     fn shape(&self) -> Option<&SchemaShape> {
         match &self.place {
             SchemaOrigin::Builtin(_) => None,
@@ -198,7 +199,8 @@ impl ResourceSchema<'_> {
         }
     }
 
-    /// The schema with this number from the same source. A reference is followed to its definition.
+    /// The schema with this number from the same source. A reference is followed to its definition. `None` if the
+    /// reference leads nowhere.
     fn follow(&self, shape: usize) -> Option<Self> {
         let mut found = match &self.place {
             SchemaOrigin::Comment(shapes, _) => {

@@ -53,7 +53,8 @@ impl ResourceOrigin {
         }
     }
 
-    /// The origin of objects that a plugin generates or changes, derived from the plugin's own origin.
+    /// The origin of objects that a plugin generates or changes, derived from the plugin's own origin. `None` if the
+    /// plugin has no origin.
     pub(crate) fn of_plugin(plugin: &BuildResource, id: &ResourceId) -> Option<Self> {
         let origin = parse(plugin.annotations().get(ORIGIN)?);
         let configured_by =

@@ -28,7 +28,7 @@ impl RepositoryAddress {
         format!("{}{}", self.host, self.path)
     }
 
-    /// Reads an address.
+    /// Reads the address of a repository. `None` if the text is no such address.
     ///
     /// A local path is not an address. A text without a scheme counts as a path even if it begins with a host, except for
     /// `github.com`.
@@ -96,7 +96,7 @@ impl RepositoryAddress {
     }
 }
 
-/// Decodes a part of a query; none if it is malformed.
+/// Decodes a part of a query. `None` if it is malformed.
 fn unescape(text: &str) -> Option<String> {
     let bytes = golang::url::query_unescape(text.as_bytes())?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -107,7 +107,8 @@ fn without_prefix<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
     head.eq_ignore_ascii_case(prefix).then(|| &text[prefix.len()..])
 }
 
-/// Scheme, user and host in their usual form, and the rest of the address.
+/// The scheme, user and host of an address in their usual form, and the rest of the address. `None` if the address has
+/// no host.
 fn host(address: &str) -> Option<(String, &str)> {
     let address = without_prefix(address, "git::").unwrap_or(address);
     let known = SCHEMES.iter().find_map(|scheme| Some((*scheme, without_prefix(address, scheme)?)));
@@ -151,7 +152,7 @@ fn user(text: &str) -> (&str, &str) {
     }
 }
 
-/// Splits a text into the repository and the folder in it.
+/// Splits the rest of an address into the repository and the folder in it. `None` if it names no repository.
 fn parts(text: &str, is_file: bool) -> Option<(String, String)> {
     if let Some(at) = text.find("_git/") {
         let (head, rest) = text.split_at(at + "_git/".len());

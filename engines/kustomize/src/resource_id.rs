@@ -76,7 +76,8 @@ pub struct ResourceId {
 }
 
 impl ResourceId {
-    /// The namespace that counts.
+    /// The namespace in which the object is: `default` if none is given, and a fixed name if the object is
+    /// cluster-scoped.
     pub fn effective_namespace(&self) -> &str {
         match self.namespace.as_str() {
             _ if self.is_cluster_scoped => NO_NAMESPACE,

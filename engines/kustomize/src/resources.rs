@@ -18,7 +18,7 @@ fn key(id: &ResourceId) -> ResourceMatchKey {
     (gvk.clone(), name.to_owned(), namespace.to_owned())
 }
 
-/// Objects in order.
+/// The objects of a build in their order.
 #[derive(Debug, Clone)]
 pub(crate) struct BuildResources {
     list: Vec<BuildResource>,

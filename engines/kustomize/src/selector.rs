@@ -48,7 +48,7 @@ pub struct ResourceMatcher {
 const STEPS_PER_REGEX_COMPILATION: usize = 100_000;
 
 impl ResourceSelector {
-    /// The steps for [`Self::compile`].
+    /// The number of steps that [`Self::compile`] takes from the budget.
     pub(crate) fn steps(&self) -> usize {
         let patterns = [&self.group, &self.version, &self.kind, &self.name, &self.namespace];
         let steps = |pattern: &String| {
@@ -98,17 +98,17 @@ impl ResourceMatcher {
         self.group.allows(group) && self.version.allows(version) && self.kind.allows(kind)
     }
 
-    /// Whether a name matches.
+    /// Whether the name of an object matches this selector.
     pub(crate) fn matches_name(&self, name: &str) -> bool {
         self.name.allows(name)
     }
 
-    /// Whether a namespace matches.
+    /// Whether the namespace of an object matches this selector.
     pub(crate) fn matches_namespace(&self, namespace: &str) -> bool {
         self.namespace.allows(namespace)
     }
 
-    /// Whether an object matches by its labels. `label` returns the value of a key.
+    /// Whether an object matches by its labels. `label` returns the value of a key, or `None` if the label is missing.
     ///
     /// # Errors
     /// The label selector is not valid.
@@ -119,7 +119,8 @@ impl ResourceMatcher {
         self.labels.as_ref().map(|selector| selector.matches(label)).map_err(Clone::clone)
     }
 
-    /// Like [`Self::matches_labels`], for annotations.
+    /// Like [`Self::matches_labels`], for annotations. `annotation` returns the value of a key, or `None` if it is
+    /// missing.
     ///
     /// # Errors
     /// The annotation selector is not valid.

@@ -77,7 +77,8 @@ impl PlainRegularExpression {
         }
     }
 
-    /// The rest of a text after the match at its beginning. The expression must not contain `.*`.
+    /// The rest of a text after the match at its beginning. `None` if the text does not match. The expression must not
+    /// contain `.*`.
     pub(crate) fn after<'t>(&self, text: &'t str) -> Option<&'t str> {
         let mut pattern = self.0.as_str();
         let mut text = text;
@@ -88,7 +89,7 @@ impl PlainRegularExpression {
     }
 }
 
-/// Matches one character of the pattern with the text. Returns the rest of the text.
+/// Matches one character of the pattern with the text. Returns the rest of the text, or `None` if it does not match.
 fn step<'t>(pattern: &mut &str, text: &'t str) -> Option<&'t str> {
     let wanted = pattern.chars().next()?;
     let rest = if wanted == '.' { after_any(text)? } else { text.strip_prefix(wanted)? };
@@ -97,7 +98,7 @@ fn step<'t>(pattern: &mut &str, text: &'t str) -> Option<&'t str> {
     Some(rest)
 }
 
-/// The rest of a text after one character that `.` matches.
+/// The rest of a text after one character that `.` matches. `None` if the text is empty or begins with a line feed.
 fn after_any(text: &str) -> Option<&str> {
     let mut chars = text.chars();
     chars.next().filter(|c| *c != '\n').map(|_| chars.as_str())

@@ -43,7 +43,7 @@ pub enum StrategicMergeError {
     Exhausted(#[from] WorkLimitExceeded),
 }
 
-/// Whether the target stays.
+/// Whether the target of a patch stays or is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergeOutcome {
     /// The object was patched.
@@ -414,7 +414,8 @@ impl<'s> MergeWalk<'_, '_, 's> {
     }
 }
 
-/// The schema in a node's comments. The comment after the node takes precedence over the one above it.
+/// The schema in a node's comments. The comment after the node takes precedence over the one above it. `None` if no
+/// comment has a schema.
 fn comment_schema<'s>(schema: &'s OpenApiSchemas, node: &YamlNode) -> Option<ResourceSchema<'s>> {
     let comments =
         [AnchorOrCommentKind::Line, AnchorOrCommentKind::Head].map(|note| node.notes.get(note));

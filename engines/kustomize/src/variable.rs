@@ -146,7 +146,7 @@ fn value_of(variable: &VariableEntry, resources: &[BuildResource]) -> Result<Var
     })
 }
 
-/// The value of the field at a path such as `spec.ports[0].port`.
+/// The value of the field at a path such as `spec.ports[0].port`. `None` if there is no such value.
 fn field_value(node: &YamlNode, path: &str) -> Option<VariableValue> {
     let mut parts = Vec::new();
     for part in yaml_path::split_brackets(path, '.') {

@@ -79,18 +79,19 @@ pub fn at<'n>(root: &'n YamlNode, place: &[usize]) -> Option<&'n YamlNode> {
     place.iter().try_fold(root, |node, child| node.content.get(*child))
 }
 
-/// Like [`at`], for changes.
+/// Like [`at`], but the returned node can be changed. `None` if the place does not exist.
 pub(crate) fn at_mut<'n>(root: &'n mut YamlNode, place: &[usize]) -> Option<&'n mut YamlNode> {
     place.iter().try_fold(root, |node, child| node.content.get_mut(*child))
 }
 
-/// The number that Go reads from a part, positive or negative. Most parts are names, for which no error needs to be created.
+/// The number that Go reads from a part, positive or negative. `None` if the part is not a number. Most parts are
+/// names, for which no error needs to be created.
 fn number(part: &str) -> Option<i64> {
     let is_name = part.bytes().next().is_none_or(|byte| byte.is_ascii_alphabetic());
     if is_name { None } else { golang::strconv::atoi(part).ok() }
 }
 
-/// Whether a part is a number that counts items.
+/// The number of an item that a part of a path means. `None` if the part is not a number or is negative.
 fn index(part: &str) -> Option<usize> {
     number(part).and_then(|index| usize::try_from(index).ok())
 }

@@ -32,7 +32,7 @@ pub struct MetricBounds {
 }
 
 impl MetricBounds {
-    /// Why a value is not good. A NaN is never good.
+    /// Why a value is not in the allowed range, as text for users. A NaN is never good. `None` if the value is good.
     fn violation(&self, value: f64) -> Option<String> {
         if value.is_nan() {
             return Some("the value is not a number".to_owned());

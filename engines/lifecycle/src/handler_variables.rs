@@ -67,7 +67,7 @@ impl LifecycleHandlerVariables {
     }
 }
 
-/// `subjectKind` as `SUBJECT_KIND`.
+/// The name of an environment variable after `prefix`: `subjectKind` becomes `SUBJECT_KIND`.
 fn spelled(prefix: &str, name: &str) -> String {
     let mut spelled = prefix.to_owned();
     for (place, letter) in name.chars().enumerate() {

@@ -58,7 +58,7 @@ pub struct LifecycleApproval {
     pub comment: String,
 }
 
-/// An observed event.
+/// An event of a Lifecycle as it was observed in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedLifecycleEvent {
     /// The name of the event.

@@ -30,11 +30,11 @@ const LONGEST_TEXT: usize = 16 << 10;
 
 /// The objects of the cluster that a dispatch reads.
 pub trait AlertClusterReader {
-    /// The labels of an object; none if the object cannot be read.
+    /// The labels of an object. `None` if the object cannot be read.
     fn labels(&self, object: &ObjectReference) -> Option<BTreeMap<String, String>>;
-    /// A Provider by namespace and name.
+    /// The Provider with this namespace and name. `None` if there is none.
     fn provider(&self, namespace: &str, name: &str) -> Option<Provider>;
-    /// A Secret by namespace and name.
+    /// The Secret with this namespace and name. `None` if there is none.
     fn secret(&self, namespace: &str, name: &str) -> Option<SecretData>;
 }
 
@@ -76,7 +76,7 @@ pub struct RoutedEvent {
     pub provider: Provider,
 }
 
-/// The result of [`route()`].
+/// Where an event goes: the result of [`route()`].
 #[derive(Debug)]
 pub struct RoutingDecision {
     /// Events to put on the Alert.
@@ -109,6 +109,7 @@ pub struct EventDispatch {
 
 impl EventDispatch {
     /// Creates the dispatch of an event with all its metadata to a Provider. The filters of the Alert are not applied.
+    /// `secret` returns a Secret by namespace and name, or `None` if it is missing.
     pub fn new(
         event: FluxEvent,
         provider: &Provider,
@@ -478,6 +479,7 @@ fn deliver(
 }
 
 /// Creates the delivery of an event whose metadata is already combined. The filters of the Alert are not applied.
+/// `secret` returns a Secret by namespace and name, or `None` if it is missing.
 pub fn delivery(
     event: &FluxEvent,
     provider: &Provider,

@@ -24,7 +24,7 @@ pub struct NatsMessage {
     pub login: NatsLogin,
 }
 
-/// The login to NATS.
+/// How the client of a NATS server proves who it is.
 #[derive(Clone)]
 pub enum NatsLogin {
     /// No login.

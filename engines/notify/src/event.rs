@@ -53,7 +53,7 @@ impl ObjectReference {
         format!("{}/{name}", self.group())
     }
 
-    /// `Kind/namespace/name`, as in messages.
+    /// The object as text in messages: `Kind/namespace/name`.
     pub(crate) fn display(&self) -> String {
         format!("{}/{}/{}", self.kind, self.namespace, self.name)
     }
@@ -140,12 +140,13 @@ impl FluxEvent {
         self.severity == "error"
     }
 
-    /// A value of the metadata.
+    /// The value of a key in the event's metadata. `None` if the key is missing.
     pub(crate) fn meta(&self, key: &str) -> Option<&str> {
         self.metadata.get(key).map(String::as_str)
     }
 
-    /// The revision for a commit status. A key that a user set takes precedence, even if its value is empty.
+    /// The revision for a commit status. A key that a user set takes precedence, even if its value is empty. `None` if
+    /// the event has no revision.
     pub fn revision(&self) -> Option<&str> {
         ["commit", "originRevision", "revision"].into_iter().find_map(|key| self.meta(key))
     }

@@ -145,7 +145,7 @@ impl ProviderRequest {
         ProviderNextAction::Send(Box::new(self), Box::new(then))
     }
 
-    /// Why Go's client would not send the request, and whether it would retry.
+    /// Why Go's client would not send the request, and whether it would retry. `None` if it would send the request.
     fn fault(&self) -> Option<(String, bool)> {
         let url = match GoUrl::parse(self.url.as_bytes()) {
             Ok(url) => url,
@@ -205,7 +205,7 @@ impl ProviderRequest {
         request
     }
 
-    /// The request to which a response redirects, if it does.
+    /// The request to which a response redirects. `None` if it does not redirect or if the redirect is not followed.
     fn redirected(&self, answer: &HttpResponse) -> Option<Self> {
         let keeps = match answer.status {
             301..=303 => matches!(self.method, "GET" | "HEAD"),
@@ -258,7 +258,7 @@ fn escaped(path: &str) -> String {
     path.bytes().map(write).collect()
 }
 
-/// The absolute URL of a redirect's location, relative to the URL of the request.
+/// The absolute URL of a redirect's location, relative to the URL of the request. `None` if one of them is not valid.
 fn resolve(base: &str, location: &str) -> Option<String> {
     let to = GoUrl::parse(location.as_bytes()).ok()?;
     let mut url = GoUrl::parse(base.as_bytes()).ok()?;
@@ -281,7 +281,7 @@ fn resolve(base: &str, location: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&url.to_bytes()).into_owned())
 }
 
-/// A value of `Authorization`.
+/// The value of the header `Authorization` for a user name and password.
 pub(crate) fn basic(username: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{username}:{password}")))
 }
@@ -318,7 +318,7 @@ impl HttpResponse {
         format!("{} {}", self.status, crate::go_string_functions::status_text(self.status))
     }
 
-    /// The delay that the server asks for, if the status allows one.
+    /// The delay that the server asks for. `None` if it asks for none, or if the status does not allow one.
     fn retry_after(&self) -> Option<Duration> {
         if !matches!(self.status, 429 | 503) {
             return None;
@@ -448,7 +448,7 @@ impl EventDelivery {
         self.message.as_deref()
     }
 
-    /// The first step.
+    /// The first step of the delivery.
     pub fn start(&mut self) -> DeliveryStep {
         self.advance(Duration::ZERO)
     }
@@ -532,7 +532,8 @@ impl EventDelivery {
         self.advance(wait.unwrap_or_default())
     }
 
-    /// Decides whether a request is retried, and after which delay. Otherwise returns its result.
+    /// Decides whether a request is retried, and returns the delay before that. `None` if it is not retried and its
+    /// result is passed on.
     fn settle(
         &mut self,
         request: Box<ProviderRequest>,

@@ -52,7 +52,7 @@ impl FluxEvent {
 
     /// Combines the metadata of the event, the Alert and the controller. Later ones take precedence.
     ///
-    /// Returns a warning if several of them set the same key.
+    /// Returns a warning if several of them set the same key, or else `None`.
     pub(crate) fn combine_metadata(&mut self, alert: &Alert) -> Option<AlertWarningEvent> {
         let mut combined: BTreeMap<String, (String, Vec<&str>)> = BTreeMap::new();
         let mut add = |key: &str, value: &str, source| {

@@ -60,7 +60,7 @@ impl UnverifiedJwt {
         self.claims.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A claim that is a time, in seconds since 1970.
+    /// A claim of the token that is a time, in seconds since 1970. `None` if the claim is missing or not a number.
     pub fn time(&self, name: &str) -> Option<i64> {
         let value = self.claims.get(name)?;
         #[expect(clippy::cast_possible_truncation, reason = "times of tokens are whole seconds")]

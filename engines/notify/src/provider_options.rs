@@ -39,7 +39,8 @@ pub(crate) struct ProviderOptions {
 /// A secret that error messages must not show.
 pub(crate) struct SecretToMask(pub(crate) String);
 
-/// Puts a Provider and its Secrets together.
+/// Puts a Provider and its Secrets together. `secret` returns a Secret by namespace and name, or `None` if it is
+/// missing.
 ///
 /// # Errors
 /// Flux's message when a Secret is missing or malformed.

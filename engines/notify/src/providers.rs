@@ -178,7 +178,7 @@ fn post_judged(
     })
 }
 
-/// A text in the body of an answer.
+/// A text in the body of a response, under this member. `None` if the body is not JSON or has no such text.
 fn said(answer: &HttpResponse, member: &str) -> Option<String> {
     let body: Value = serde_json::from_slice(&answer.body).ok()?;
     body.get(member)?.as_str().map(str::to_owned)

@@ -46,7 +46,7 @@ pub fn images_of<'o>(objects: impl IntoIterator<Item = &'o Object>, limit: usize
     all.into_iter().map(str::to_owned).collect()
 }
 
-/// The spec of the Pods of a built-in workload.
+/// The spec of the Pods of a built-in workload. `None` if the object is no such workload or has no such spec.
 fn pod_spec(object: &Object) -> Option<&Value> {
     let gvk = object.gvk();
     let below = match (gvk.group.as_str(), gvk.kind.as_str()) {

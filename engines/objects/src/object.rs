@@ -57,28 +57,28 @@ impl Object {
         Ok(Self(map))
     }
 
-    /// `apiVersion` and `kind`.
+    /// The group, version and kind of the object, from `apiVersion` and `kind`.
     pub fn gvk(&self) -> Gvk {
         Gvk::new(self.text("apiVersion"), self.text("kind"))
     }
 
-    /// Its id.
+    /// The id of the object: namespace, name, group and kind.
     pub fn id(&self) -> ObjectId {
         let Gvk { group, kind, .. } = self.gvk();
         ObjectId::new(self.namespace(), self.name(), &group, &kind)
     }
 
-    /// `kind`.
+    /// The kind of the object, from its field `kind`.
     pub fn kind(&self) -> &str {
         self.text("kind")
     }
 
-    /// `apiVersion`.
+    /// The API version of the object, from its field `apiVersion`.
     pub fn api_version(&self) -> &str {
         self.text("apiVersion")
     }
 
-    /// `metadata.name`.
+    /// The name of the object, from `metadata.name`. It is empty if the object has none.
     pub fn name(&self) -> &str {
         self.meta("name").and_then(Value::as_str).unwrap_or_default()
     }
@@ -93,12 +93,12 @@ impl Object {
         self.metadata_mut().insert("namespace".into(), namespace.into());
     }
 
-    /// A field of `metadata`.
+    /// The value of a field of the object's `metadata`. `None` if the field is missing.
     pub fn meta(&self, field: &str) -> Option<&Value> {
         self.0.get("metadata").and_then(|m| m.get(field))
     }
 
-    /// `metadata`, to change it.
+    /// The `metadata` of the object, to change it. It is created if it is missing.
     pub fn metadata_mut(&mut self) -> &mut Map<String, Value> {
         let metadata = self.0.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         if !metadata.is_object() {
@@ -107,22 +107,22 @@ impl Object {
         metadata.as_object_mut().expect("it was made an object above")
     }
 
-    /// A label, if it is a text.
+    /// The value of a label. `None` if the object does not have the label or its value is not a text.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.meta("labels").and_then(|l| l.get(key)).and_then(Value::as_str)
     }
 
-    /// An annotation, if it is a text.
+    /// The value of an annotation. `None` if the object does not have the annotation or its value is not a text.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.meta("annotations").and_then(|a| a.get(key)).and_then(Value::as_str)
     }
 
-    /// Sets a label.
+    /// Sets a label of the object.
     pub fn set_label(&mut self, key: &str, value: &str) {
         self.set_meta_entry("labels", key, value);
     }
 
-    /// Sets an annotation.
+    /// Sets an annotation of the object.
     pub fn set_annotation(&mut self, key: &str, value: &str) {
         self.set_meta_entry("annotations", key, value);
     }
@@ -147,7 +147,7 @@ impl Object {
         self.meta("generation").and_then(Value::as_i64).unwrap_or_default()
     }
 
-    /// A top-level field.
+    /// The value of a top-level field of the object. `None` if the field is missing.
     pub fn get(&self, field: &str) -> Option<&Value> {
         self.0.get(field)
     }

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct RedactedValue<T>(T);
 
 impl<T> RedactedValue<T> {
-    /// Hides a value.
+    /// Hides a value from logs and other output.
     pub fn new(value: T) -> Self {
         Self(value)
     }

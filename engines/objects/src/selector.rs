@@ -66,7 +66,7 @@ impl LabelSelector {
         Ok(Self { text: text.to_owned(), expressions })
     }
 
-    /// Whether labels match. `value_of` returns the value of a key.
+    /// Whether labels match this selector. `value_of` returns the value of a key, or `None` if the label is missing.
     pub fn selects<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.expressions.iter().all(|expression| expression.selects(&value_of))
     }

@@ -52,7 +52,7 @@ impl ChangePlan {
     }
 }
 
-/// Sums over all appliers.
+/// How many objects a change adds, changes and removes, as sums over all appliers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSummary {
@@ -302,7 +302,7 @@ pub struct PlanObjectReference {
 }
 
 impl PlanObjectReference {
-    /// `Kind/namespace/name`.
+    /// The object as text: `Kind/namespace/name`.
     pub fn subject(&self) -> String {
         ObjectId::new(&self.namespace, &self.name, &self.group, &self.kind).subject()
     }

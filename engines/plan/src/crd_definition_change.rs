@@ -87,7 +87,7 @@ fn is_definition(object: &Object) -> bool {
     gvk.group == "apiextensions.k8s.io" && gvk.kind == "CustomResourceDefinition"
 }
 
-/// Compares two states of a definition; none if nothing is lost, or if the object is not a definition.
+/// Compares two states of a CustomResourceDefinition. `None` if nothing is lost, or if the object is not a definition.
 pub(crate) fn crd_definition_change(
     before: &Object,
     after: &Object,

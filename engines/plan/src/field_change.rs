@@ -87,7 +87,7 @@ pub struct FieldChangeList {
     pub omitted_fields: usize,
 }
 
-/// A field that changes.
+/// A field of an object that changes, with its old and new value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldChange {
@@ -151,7 +151,7 @@ impl FieldChangeList {
         Self { fields: paths.into_iter().map(field).collect(), omitted_fields }
     }
 
-    /// Whether nothing differs.
+    /// Whether the two states of the object do not differ.
     pub(crate) fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.omitted_fields == 0
     }
@@ -202,7 +202,7 @@ fn is_plain(path: &str) -> bool {
     })
 }
 
-/// The value at a JSON pointer (RFC 6901).
+/// The value in an object at a JSON pointer (RFC 6901). `None` if the pointer leads nowhere.
 fn value_at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     let path = path.strip_prefix('/')?;
     let (first, rest) = path.find('/').map_or((path, ""), |at| path.split_at(at));
@@ -249,7 +249,7 @@ impl FieldValue<'_> {
     }
 }
 
-/// A value for display.
+/// A value for display, in which secret parts are masked.
 #[derive(Debug, Clone)]
 struct MaskedValue {
     value: Value,

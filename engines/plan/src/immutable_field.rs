@@ -224,7 +224,8 @@ impl ImmutableField {
     }
 }
 
-/// The value at a JSON pointer; none if the value is empty, because the API server treats an empty value as absent.
+/// The value in an object at a JSON pointer. `None` if the value is missing or empty, because the API server treats an
+/// empty value as absent.
 fn value_at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     let path = path.strip_prefix('/')?;
     let (first, rest) = path.find('/').map_or((path, ""), |at| path.split_at(at));

@@ -115,7 +115,7 @@ fn without_slash(line: String) -> String {
     }
 }
 
-/// The part of the comment about one applier, in at most `most` bytes; none if that is too little.
+/// The part of the comment about one applier, in at most `most` bytes. `None` if that is too little.
 fn applier_part(change: &ApplierChange, most: usize) -> Option<PullRequestCommentPart> {
     let subject = plain_name(&change.applier.subject());
     let digest = change.blind_digest.iter();

@@ -10,7 +10,7 @@ use crate::deletion_budget::ExceededDeletionRule;
 /// The most findings of a plan.
 const MAX_FINDINGS: usize = 1000;
 
-/// Something that deserves attention.
+/// A finding of a plan that deserves the attention of a reviewer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanFinding {
@@ -31,7 +31,7 @@ pub struct PlanFinding {
     pub message: String,
 }
 
-/// The kinds of findings.
+/// The kinds of findings that a plan can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlanFindingKind {
@@ -185,7 +185,7 @@ fn applier_findings(change: &ApplierChange) -> Vec<PlanFinding> {
     findings
 }
 
-/// Why an applier was not compared, and the severity of that.
+/// Why an applier was not compared, and the severity of that. `None` if it was compared.
 fn not_compared(change: &ApplierChange) -> Option<(FindingLevel, String)> {
     let reason = change.message.as_deref().unwrap_or_default();
     let finding = match change.comparison {

@@ -53,7 +53,7 @@ struct ApplierRemovals<'i> {
     objects: Vec<ObjectRemoval<'i>>,
 }
 
-/// All removals.
+/// All objects that the appliers of a comparison remove.
 pub(crate) struct ObjectRemovals<'c, 'i> {
     comparison: &'c RenderingComparison<'i>,
     by_applier: BTreeMap<&'i ObjectId, ApplierRemovals<'i>>,
@@ -92,7 +92,7 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
         removals.objects.iter().map(removed).collect()
     }
 
-    /// The fate of the unknown objects of a removed applier; none if its objects are known.
+    /// What happens to the unknown objects of a removed applier. `None` if its objects are known.
     pub(crate) fn unknown_removal(&self, id: &ObjectId) -> Option<UnknownRemoval> {
         let reason = self.comparison.unknown_objects(id)?;
         let left_in_cluster = match self.by_applier.get(id)?.effect {
@@ -233,7 +233,7 @@ struct ApplierDeletion<'i> {
     of: usize,
 }
 
-/// The rule about a deletion of unknown objects; none if all objects are known.
+/// The rule about a deletion of unknown objects. `None` if all objects are known.
 fn unknown_objects_rule(appliers: &[&ObjectId]) -> Option<ExceededDeletionRule> {
     let applier = (*appliers.first()?).into();
     Some(ExceededDeletionRule::UnknownObjects { applier, count: appliers.len() })

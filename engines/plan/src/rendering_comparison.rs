@@ -164,7 +164,7 @@ impl<'r> RenderingIndex<'r> {
         self.applier(id)?.failure.as_deref()
     }
 
-    /// The objects of an applier; none if it is absent or failed.
+    /// The objects of an applier. `None` if the applier is absent or failed.
     pub(crate) fn objects(&self, applier: &ObjectId) -> Option<&BTreeMap<ObjectId, &'r Object>> {
         self.objects.get(applier)
     }
@@ -310,7 +310,7 @@ impl<'i> RenderingComparison<'i> {
         }
     }
 
-    /// Why the objects of a removed applier are unknown; none if they are known, or if the applier is not removed.
+    /// Why the objects of a removed applier are unknown. `None` if they are known, or if the applier is not removed.
     pub(crate) fn unknown_objects(&self, id: &ObjectId) -> Option<String> {
         let state = self.states.get(id)?.comparison;
         let reason = self.base.failure(id).filter(|_| state == ApplierComparisonStatus::Removed)?;
@@ -371,7 +371,7 @@ impl<'i> RenderingComparison<'i> {
             .map(move |(id, object)| (ClusterObject { cluster, id }, *object))
     }
 
-    /// The objects of an applier in the head, if its cluster and Helm release have not changed.
+    /// The objects of an applier in the head. `None` if it has none or if its cluster or Helm release has changed.
     fn kept_objects(&self, id: &ObjectId) -> Option<&'i BTreeMap<ObjectId, &'i Object>> {
         let head: &'i RenderingIndex<'i> = self.head;
         head.objects(id).filter(|_| self.is_same_place(id))
@@ -516,8 +516,8 @@ impl<'i> RenderingComparison<'i> {
         change.images.extend(image_changes(None, object, &self.options.secrets));
     }
 
-    /// The fields in which two states of an object differ; none if both states are applied alike. Consequences of these changes
-    /// are added to the changes of the applier.
+    /// The fields in which two states of an object differ. `None` if both states are applied alike. Consequences of
+    /// these changes are added to the changes of the applier.
     fn add_differences(
         &self,
         change: &mut ApplierChange,
@@ -573,7 +573,7 @@ enum UncertainAbsenceCause {
     UnfollowedOwner,
 }
 
-/// Why an applier of one side cannot be called absent from the other side; none if it certainly is absent.
+/// Why an applier of one side cannot be called absent from the other side. `None` if it certainly is absent.
 fn unknown_absence(
     id: &ObjectId,
     present: &RenderingIndex<'_>,

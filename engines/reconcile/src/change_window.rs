@@ -135,13 +135,13 @@ impl ChangeWindows {
         Some(WindowEnd::Further)
     }
 
-    /// The latest end of the windows that are open.
+    /// The latest end of the windows that are open at `now`. `None` if no window is open.
     fn end(&self, now: Time) -> Option<WindowEnd> {
         let ends = self.all.iter().filter_map(|window| window.end(now));
         ends.reduce(WindowEnd::later)
     }
 
-    /// The next time after `now` at which one of the windows opens.
+    /// The next time after `now` at which one of the windows opens. `None` if none opens again.
     pub(crate) fn next_opening(&self, now: Time) -> Option<Time> {
         self.all.iter().filter_map(|window| window.cron.next_after(now)).min()
     }

@@ -41,7 +41,7 @@ impl ConditionReason {
         Self(text)
     }
 
-    /// The word itself.
+    /// The reason itself, as it is written into a condition.
     pub const fn as_str(self) -> &'static str {
         self.0
     }

@@ -65,7 +65,7 @@ pub struct AnnotationCondition {
 /// The longest message that the CRDs allow. The CRDs count characters and windlass counts bytes, which are never fewer.
 const MAX_MESSAGE: usize = 32768;
 
-/// Whether a condition holds.
+/// Whether a condition of an object holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ConditionStatus {
     /// The condition holds.
@@ -77,7 +77,7 @@ pub enum ConditionStatus {
 }
 
 impl ConditionStatus {
-    /// The spelling in Kubernetes.
+    /// The spelling of this status in Kubernetes.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",

@@ -87,7 +87,7 @@ impl TokenBucket {
         self.filling_since = self.filling_since.min(now);
     }
 
-    /// See [`CorrectionBudget::take`].
+    /// Takes one correction from the budget of an object; see [`CorrectionBudget::take`].
     fn take(&mut self, desired: &str, now: Time, pause: Duration) -> Result<(), Time> {
         if !self.is_contested(now, pause) {
             self.contested_until = None;

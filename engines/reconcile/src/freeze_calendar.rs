@@ -198,7 +198,7 @@ impl FreezeCalendar {
         of_schedules.chain(of_periods).chain(of_events).min()
     }
 
-    /// The latest end of the times that a time is in.
+    /// The latest end of the frozen times that `now` is in. `None` if `now` is in none.
     fn end(&self, now: Time) -> Option<WindowEnd> {
         let is_in = |it: &&FrozenPeriod| it.from <= now && now < it.to;
         let of_periods = self.periods.iter().filter(is_in).map(|it| WindowEnd::Time(it.to));
@@ -235,9 +235,10 @@ fn period(at: usize, text: &FreezePeriodText) -> Result<FrozenPeriod, FreezeCale
     }
 }
 
-/// Reads a time in whole seconds. A date means its first instant, or its last instant as an end. A local time that the clocks
-/// skip means the time after the gap. A local time that they show twice means the first one as a begin and the second one as an
-/// end. A period is therefore never shorter than it reads.
+/// Reads a time in whole seconds. `None` if the text is not valid or names a time zone in brackets. A date means its
+/// first instant, or its last instant as an end. A local time that the clocks skip means the time after the gap. A
+/// local time that they show twice means the first one as a begin and the second one as an end. A period is therefore
+/// never shorter than it reads.
 fn instant(text: &str, zone: &TimeZone, is_end: bool) -> Option<Time> {
     let text = text.trim();
     // A time zone in the text is rejected, because it would be ignored in favor of the period's time zone.

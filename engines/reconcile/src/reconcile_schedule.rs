@@ -50,7 +50,7 @@ impl ReconcileSchedule {
         Ok(Self(all))
     }
 
-    /// The first time after another.
+    /// The first time of the schedule after `time`. `None` if there is none.
     pub fn next_after(&self, time: Time) -> Option<Time> {
         self.0.iter().filter_map(|cron| cron.next_after(time)).min()
     }

@@ -32,7 +32,7 @@ pub struct RunGateFacts {
     pub cycle: Option<Vec<ObjectKey>>,
 }
 
-/// One entry of `dependsOn`.
+/// One entry of `dependsOn` and the state of the object that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DependsOnEntry {
     /// The object that the entry names.
@@ -66,7 +66,7 @@ pub enum DependencyState {
     Stale(String),
 }
 
-/// Whether a run continues.
+/// Whether a run continues at the gate, or how it ends there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunGate {
     /// The run continues.

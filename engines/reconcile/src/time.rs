@@ -15,7 +15,7 @@ pub(crate) fn whole_seconds(time: Time) -> Time {
     Time::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// For `#[serde(with = "time")]`.
+/// Writes a time in whole seconds as text, for `#[serde(with = "time")]`.
 pub(crate) fn serialize<S: Serializer>(time: &Time, out: S) -> Result<S::Ok, S::Error> {
     out.collect_str(&whole_seconds(*time))
 }

@@ -114,7 +114,8 @@ impl ReleaseChangeGates {
         Some(ReleaseChangeHold::of_freeze(freeze, &phase.subject()))
     }
 
-    /// The hold on a rollback that a user requests for a suspended release. Windows do not hold such a rollback.
+    /// The hold on a rollback that a user requests for a suspended release. `None` if no Freeze denies it. Windows do
+    /// not hold such a rollback.
     pub(crate) fn hold_requested_rollback(&self) -> Option<ReleaseChangeHold> {
         let freeze = self.freeze.as_ref()?;
         Some(ReleaseChangeHold::of_freeze(freeze, "the requested rollback"))

@@ -337,7 +337,7 @@ impl OperationJournal {
         serde_json::from_str(text).map_err(|error| OperationJournalError(error.to_string()))
     }
 
-    /// The annotation.
+    /// The text of the annotation in which the journal is stored.
     pub fn text(&self) -> String {
         // No field has a key that is not text, so this cannot fail.
         serde_json::to_string(self).unwrap_or_default()

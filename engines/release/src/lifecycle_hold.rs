@@ -58,7 +58,8 @@ impl ReleaseLifecycles {
         narrowed.filter(|hold| !hold.phases.is_empty()).collect()
     }
 
-    /// The holds before an installation or upgrade.
+    /// The phase and the lifecycles that hold an installation or upgrade before its beginning. `None` if no lifecycle
+    /// holds it.
     pub(crate) fn before(
         &self,
         action: OperationKind,

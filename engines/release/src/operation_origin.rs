@@ -60,7 +60,7 @@ fn is_zero(count: &i64) -> bool {
 }
 
 impl OperationOrigin {
-    /// Whether nothing is known.
+    /// Whether nothing is known about the origin.
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
     }

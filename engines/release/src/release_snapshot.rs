@@ -166,7 +166,7 @@ pub fn digest(record: &ReleaseRecord, oci_digest: &str) -> Result<String, Snapsh
     Ok(format!("sha256:{}", hex::encode(Sha256::digest(text))))
 }
 
-/// A time as a snapshot has it.
+/// A time as a snapshot has it, in whole seconds. `None` if there is no valid time.
 fn second(time: &Option<crate::record::GoTimestamp>) -> Option<Time> {
     time.as_ref().and_then(crate::record::GoTimestamp::whole_second)
 }
@@ -204,7 +204,7 @@ impl ReleaseSnapshot {
         })
     }
 
-    /// `namespace/name.v1`.
+    /// The release and its revision as text: `namespace/name.v1`.
     pub fn full_name(&self) -> String {
         format!("{}/{}.v{}", self.namespace, self.name, self.version)
     }
@@ -218,7 +218,7 @@ impl ReleaseSnapshot {
         ReleaseHistoryRevision::new(self.version, &self.status, action)
     }
 
-    /// `name@version` of the chart.
+    /// The chart and its version as text: `name@version`.
     pub fn versioned_chart(&self) -> String {
         format!("{}@{}", self.chart_name, self.chart_version)
     }
@@ -307,12 +307,12 @@ pub fn test_hooks(
     status.collect()
 }
 
-/// The newest snapshot.
+/// The snapshot with the highest revision. `None` if the history is empty.
 pub fn latest(history: &[ReleaseSnapshot]) -> Option<&ReleaseSnapshot> {
     history.iter().max_by_key(|snapshot| snapshot.version)
 }
 
-/// The newest snapshot before the latest that could be rolled back to.
+/// The newest snapshot before the latest that could be rolled back to. `None` if there is none.
 pub fn previous(history: &[ReleaseSnapshot], ignore_tests: bool) -> Option<&ReleaseSnapshot> {
     let latest = latest(history)?.version;
     let mut seen_latest = false;
@@ -340,7 +340,7 @@ pub(crate) fn truncate_to_newest(history: &mut Vec<ReleaseSnapshot>) {
     history.truncate(MAX_HISTORY_SNAPSHOTS);
 }
 
-/// Puts the newest first.
+/// Sorts the snapshots of a history, with the newest first.
 pub fn sort(history: &mut [ReleaseSnapshot]) {
     history.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.version));
 }

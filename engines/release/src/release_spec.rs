@@ -181,7 +181,7 @@ pub struct RollbackSettings {
     pub cleanup_on_fail: bool,
 }
 
-/// The settings of tests.
+/// The settings for the tests of a release.
 #[derive(Debug, Clone, Default)]
 pub struct TestSettings {
     /// Whether to test at all.

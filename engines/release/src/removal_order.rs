@@ -9,7 +9,7 @@ use helm::manifests::{self, ManifestOrder, ReleaseManifest};
 
 use crate::record::ReleaseRecord;
 
-/// Objects of a release.
+/// The objects of a release that an uninstallation deletes, and those that it keeps.
 #[derive(Debug, Clone, Default)]
 pub struct ReleaseRemovalPlan {
     /// The deleted objects in order: one kind after the other, and all objects of a kind at once.

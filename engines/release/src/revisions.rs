@@ -36,7 +36,7 @@ pub struct ReleaseRevisions {
 }
 
 impl ReleaseRevisions {
-    /// Revisions in any order.
+    /// The revisions of a release, given in any order. `broken` are those that cannot be read.
     pub fn new(mut known: Vec<ReleaseRevision>, broken: Vec<BrokenReleaseRevision>) -> Self {
         known.sort_by_key(|revision| revision.record.version);
         Self { known, broken }
@@ -79,8 +79,8 @@ impl ReleaseRevisions {
         all
     }
 
-    /// The revision that an upgrade compares with: the last one if it is deployed, else the newest deployed one, else the last
-    /// one if it failed or was superseded.
+    /// The revision that an upgrade compares with: the last one if it is deployed, else the newest deployed one, else
+    /// the last one if it failed or was superseded. `None` if there is no such revision.
     pub fn current(&self) -> Option<&ReleaseRevision> {
         let last = self.last()?;
         if last.record.info.status == RevisionStatus::Deployed {

@@ -123,7 +123,7 @@ struct HookJob {
     polls: usize,
 }
 
-/// The cluster.
+/// A simulated cluster with one release, for tests of the planner.
 #[derive(Debug, Clone)]
 pub(crate) struct SimulatedCluster {
     pub(crate) desired: ReleaseDesiredState,
@@ -164,7 +164,7 @@ pub(crate) struct SimulatedCluster {
     pub(crate) deletions: usize,
 }
 
-/// Where a run ended.
+/// Where a run in the simulated cluster ended.
 #[derive(Debug)]
 pub(crate) enum SimulatedRunEnd {
     Outcome(RunOutcome),
@@ -568,7 +568,7 @@ impl SimulatedCluster {
         *there = Some(journal);
     }
 
-    /// The records, for people.
+    /// The records of the release, as text for people.
     pub(crate) fn lives(&self) -> String {
         let lives = self.records.values().map(|(record, _)| {
             format!("v{} {} ({})", record.version, record.info.status, record.info.description)

@@ -25,7 +25,7 @@ macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         $($(#[$doc])* pub const $name: ConditionReason = ConditionReason::new($text);)*
 
-        /// Finds a reason of this list by its text.
+        /// Finds a reason of this list by its text. `None` if the list does not have it.
         pub fn reason_of(word: &str) -> Option<ConditionReason> {
             [$($name,)* condition_reason::PROGRESSING].into_iter().find(|reason| reason.as_str() == word)
         }
@@ -138,7 +138,7 @@ pub struct HelmReleaseStatusFields {
 }
 
 impl HelmReleaseStatusFields {
-    /// Forgets failures.
+    /// Resets all counts of failures.
     pub(crate) fn clear_failures(&mut self) {
         (self.failures, self.install_failures, self.upgrade_failures) = (0, 0, 0);
     }
@@ -155,8 +155,8 @@ impl HelmReleaseStatusFields {
         }
     }
 
-    /// The content of `Ready`. It is the first of the conditions Remediated, TestSuccess and Released that has the newest
-    /// generation of the three.
+    /// The content of `Ready`. It is the first of the conditions Remediated, TestSuccess and Released that has the
+    /// newest generation of the three. `None` if there is none of them.
     ///
     /// Parity(flux): what was undone counts as an error, also when that went well.
     pub fn summary(&self, desired: &ReleaseDesiredState) -> Option<ReleaseCondition> {

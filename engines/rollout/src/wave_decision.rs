@@ -39,7 +39,7 @@ impl MemberProgress {
     }
 }
 
-/// An applier.
+/// An applier of a rollout: its wave, its cluster and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolloutMember {
     /// The index of its wave.

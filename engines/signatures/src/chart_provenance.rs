@@ -113,7 +113,8 @@ struct ClearsignedMessage {
 }
 
 impl ClearsignedMessage {
-    /// The first signed text. Text around it is skipped.
+    /// Reads the first signed text and its signature. Text around it is skipped. `None` if there is no complete signed
+    /// text.
     fn parse(all: &[u8]) -> Option<Self> {
         const SIGNED_MESSAGE_HEADER: &[u8] = b"-----BEGIN PGP SIGNED MESSAGE-----";
         const SIGNATURE_HEADER: &[u8] = b"-----BEGIN PGP SIGNATURE-----";

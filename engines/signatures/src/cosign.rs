@@ -18,7 +18,7 @@ use crate::sigstore::{AcceptedIdentities, CertificateIdentityMatcher, SigstoreTr
 
 pub(crate) use bundle::SigstoreBundle;
 
-/// A good signature.
+/// The signer of a good signature of Cosign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CosignSigner {
     /// The signer: the name of a key, or the identity in a certificate.

@@ -1,7 +1,7 @@
 //! Reads and writes single DER elements, as far as signatures need it.
 //! Elsewhere: whole certificates (`x509`).
 
-/// An element.
+/// An element of DER: its tag and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DerElement<'a> {
     pub(crate) tag: u8,
@@ -10,7 +10,8 @@ pub(crate) struct DerElement<'a> {
     pub(crate) whole: &'a [u8],
 }
 
-/// The first element, and the bytes after it. Tags have one byte, and lengths have at most three.
+/// The first element, and the bytes after it. Tags have one byte, and lengths have at most three. `None` if the bytes
+/// do not begin with such an element.
 pub(crate) fn read(bytes: &[u8]) -> Option<(DerElement<'_>, &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;

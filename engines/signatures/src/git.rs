@@ -29,7 +29,7 @@ impl GitVerificationMode {
         }
     }
 
-    /// The text of `status.sourceVerificationMode`.
+    /// This mode as the text of `status.sourceVerificationMode`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ pub struct CheckedOutCommit<'o> {
     pub tag: Option<GitTag<'o>>,
 }
 
-/// A tag.
+/// A tag of a Git repository, with its tag object if it has one.
 #[derive(Debug, Clone, Copy)]
 pub struct GitTag<'o> {
     /// The name of the tag, without `refs/tags/`.
@@ -255,7 +255,8 @@ impl SignedGitObject {
         known.map_or(other, |(_, name)| name)
     }
 
-    /// The key that signed.
+    /// Verifies the signature and returns the name of the key that signed. The error says why no key accepts the
+    /// signature.
     fn verify(
         &self,
         kind: &str,

@@ -3,14 +3,14 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// A block.
+/// A PEM block, decoded.
 pub(crate) struct PemBlock {
     /// The type of the block, such as `SSH SIGNATURE`.
     pub(crate) kind: String,
     pub(crate) content: Vec<u8>,
 }
 
-/// The first readable block of a text. Text around it is skipped.
+/// The first readable PEM block of a text. Text around it is skipped. `None` if the text has no such block.
 pub(crate) fn first(text: &[u8]) -> Option<PemBlock> {
     let text = String::from_utf8_lossy(text);
     let mut rest: &str = &text;
@@ -27,7 +27,7 @@ pub(crate) fn first(text: &[u8]) -> Option<PemBlock> {
     }
 }
 
-/// Reads a block after `-----BEGIN `.
+/// Reads a PEM block from the text after `-----BEGIN `. `None` if the block is malformed or not closed.
 fn block(text: &str) -> Option<PemBlock> {
     let (kind, body) = text.split_once('\n')?;
     let kind = kind.trim_end().strip_suffix("-----")?;

@@ -12,13 +12,13 @@ const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-/// Base64 in either alphabet, with or without padding.
+/// Decodes base64 in either alphabet. `None` if the text is not base64.
 pub(crate) fn base64_of(text: &str) -> Option<Vec<u8>> {
     let engine = if text.contains(['-', '_']) { &URL } else { &STANDARD };
     engine.decode(text).ok()
 }
 
-/// Bytes.
+/// Bytes of a message of Protobuf, which are base64 in JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProtoBytes(pub(crate) Vec<u8>);
 
@@ -49,7 +49,7 @@ impl<'de> Deserialize<'de> for ProtoInt {
     }
 }
 
-/// Seconds of Unix time.
+/// A time of a message of Protobuf, as seconds of Unix time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProtoTime(pub(crate) i64);
 

@@ -16,7 +16,7 @@ pub(crate) enum SignatureHash {
     Sha512,
 }
 
-/// Curves of NIST.
+/// The elliptic curves of NIST that keys may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EllipticCurve {
     P256,
@@ -24,7 +24,7 @@ pub(crate) enum EllipticCurve {
     P521,
 }
 
-/// A public key.
+/// A public key of one of the supported algorithms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PublicKey {
     /// An `RSAPublicKey` in DER, and the bits of its modulus.

@@ -86,7 +86,7 @@ impl SignatureSearch {
         Self::new(SignatureTool::Cosign, digest)
     }
 
-    /// Searches for Notation signatures.
+    /// A search for the Notation signatures of the image with this digest.
     pub(crate) fn for_notation(digest: &str) -> Self {
         Self::new(SignatureTool::Notation, digest)
     }
@@ -190,7 +190,7 @@ impl SignatureSearch {
         &self.subject
     }
 
-    /// The descriptor of the image's own manifest, which Notation signs.
+    /// The descriptor of the image's own manifest, which Notation signs. `None` if the manifest was not found.
     pub(crate) fn described(&self) -> Option<OciDescriptor> {
         let answer = self.found(&ImageRegistryRequest::Manifest(self.subject.clone()))?;
         let said = OciManifest::parse(&answer.body).and_then(|manifest| manifest.media_type);
@@ -208,7 +208,7 @@ impl SignatureSearch {
         manifest.layers.into_iter().take(MOST_LAYERS).collect()
     }
 
-    /// The content of a descriptor, if the registry has it and it is within the limits.
+    /// The content of a descriptor. `None` if the registry does not have it or if it is beyond the limits.
     pub(crate) fn blob(&self, descriptor: &OciDescriptor) -> Option<&[u8]> {
         self.found(&blob(descriptor)?).map(|answer| answer.body.as_slice())
     }
@@ -231,7 +231,8 @@ impl SignatureSearch {
         OciManifest::parse(&self.found(request)?.body)
     }
 
-    /// The layer of a manifest that is a signature of the kind that is searched for.
+    /// The layer of a manifest that is a signature of the kind that is searched for. `None` if the manifest has another
+    /// number of layers or another kind.
     fn signature<'m>(&self, manifest: &'m OciManifest) -> Option<&'m OciDescriptor> {
         let [layer] = manifest.layers.as_slice() else { return None };
         let is_one = match self.sought {
@@ -265,7 +266,8 @@ impl SignatureSearch {
         referrers
     }
 
-    /// The tag `sha256-<hex>`.
+    /// The request for the manifest with the tag `sha256-<hex>`, where referrers are found if the registry does not
+    /// list them.
     fn fallback(&self) -> ImageRegistryRequest {
         ImageRegistryRequest::Manifest(self.subject.replace(':', "-"))
     }

@@ -118,7 +118,7 @@ pub(crate) fn verify_any(
     }
 }
 
-/// A parsed signature.
+/// A parsed signature of SSH, not verified yet.
 struct SshSignature {
     key: Vec<u8>,
     namespace: Vec<u8>,
@@ -265,7 +265,7 @@ fn line_key(line: &str) -> Result<KeyData, String> {
     blob(after).map_err(|why| found(&why))
 }
 
-/// The text after the first word. Quotation marks may enclose blanks.
+/// The text after the first word. Quotation marks may enclose blanks. `None` if there is no second word.
 fn after_options(line: &str) -> Option<&str> {
     let mut is_quoted = false;
     let mut before = ' ';

@@ -28,7 +28,7 @@ pub enum MacPolicy {
     Require,
 }
 
-/// Decrypts with some keys.
+/// Decrypts files and objects of SOPS with some keys.
 #[derive(Clone, Copy)]
 pub struct SopsDecryptor<'k> {
     keys: &'k DecryptionKeys,
@@ -72,7 +72,7 @@ impl<'k> SopsDecryptor<'k> {
         Self { mac, ..self }
     }
 
-    /// Sets the limits.
+    /// Sets the limits for the size of files, for their nesting and for the number of keys.
     #[must_use]
     pub fn with_limits(self, limits: SopsLimits) -> Self {
         Self { limits, ..self }

@@ -90,7 +90,8 @@ impl SopsDecryptor<'_> {
         Ok(DecryptionOutcome::Decrypted)
     }
 
-    /// Decrypts an entry of a Secret, whose format is detected from its content.
+    /// Decrypts an entry of a Secret, whose format is detected from its content. `None` if the content does not look
+    /// encrypted in any of the formats.
     ///
     /// Differs(flux): in Flux the choice between formats is random; here it is the first that decrypts.
     fn entry(

@@ -23,7 +23,7 @@ pub(crate) enum DataKeyError {
 /// The result of a group: `None` if a key decrypted its part, else each key with its error.
 pub(crate) type KeyGroupResult = Option<Vec<(String, String)>>;
 
-/// Decrypts the data key.
+/// Decrypts the data key of a file, with as many of its key groups as it demands.
 pub(crate) fn data_key(
     metadata: &SopsMetadata,
     keys: &DecryptionKeys,

@@ -76,7 +76,7 @@ impl KeyServiceMasterKey {
         }
     }
 
-    /// The entry of a Secret that has credentials for the service, if the service is supported.
+    /// The entry of a Secret that has credentials for the service. `None` if the service is not supported.
     #[must_use]
     pub fn entry(&self) -> Option<&'static str> {
         match self {
@@ -88,7 +88,7 @@ impl KeyServiceMasterKey {
         }
     }
 
-    /// The encrypted data key.
+    /// The encrypted data key, as the file has it for this service.
     #[must_use]
     pub fn encrypted(&self) -> &str {
         match self {

@@ -75,7 +75,7 @@ impl DecryptionKeys {
         Self::import(secret, age)
     }
 
-    /// Credentials for services.
+    /// The credentials for key services among these keys.
     #[must_use]
     pub fn credentials(&self) -> &KeyServiceCredentials {
         &self.credentials
@@ -91,7 +91,7 @@ impl DecryptionKeys {
         self.age.decrypt(encrypted, until)
     }
 
-    /// Decrypts an OpenPGP message.
+    /// Decrypts a data key that is an OpenPGP message. The error says why no key can do it.
     pub(crate) fn pgp(
         &self,
         encrypted: &str,

@@ -59,7 +59,7 @@ pub enum EncryptedFilesError {
     Unreadable(RelPath, String),
 }
 
-/// Decrypted files by path.
+/// The decrypted content of files by their path.
 pub type DecryptedFiles = BTreeMap<RelPath, Zeroizing<Vec<u8>>>;
 
 /// The files and folders that a kustomization refers to.
@@ -69,7 +69,8 @@ struct KustomizationReferences {
     folders: Vec<String>,
 }
 
-/// Resolves a path that may lead upwards but never out of the tree. At the root, `..` is ignored.
+/// Resolves a path that may lead upwards but never out of the tree. At the root, `..` is ignored. `None` if the result
+/// is not a valid path.
 fn resolve(folder: &RelPath, text: &str) -> Option<RelPath> {
     let mut parts: Vec<&str> =
         if text.starts_with('/') { Vec::new() } else { folder.components().collect() };
@@ -202,7 +203,7 @@ fn references(
     of_members(members).map_err(|name| unreadable(format!("`{name}` has the wrong type")))
 }
 
-/// A member with exactly this name, or else one whose name differs in case, as in Go.
+/// The member with exactly this name, or else one whose name differs in case, as in Go. `None` if there is neither.
 fn member<'m>(members: &'m Map<String, Value>, name: &str) -> Option<&'m Value> {
     let similar =
         || members.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value);

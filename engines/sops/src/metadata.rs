@@ -88,7 +88,7 @@ pub(crate) fn take(documents: &mut [Vec<MapItem>]) -> Result<Vec<MapItem>, SopsM
 }
 
 impl SopsMetadata {
-    /// Reads the members.
+    /// Reads the metadata of an encrypted file from its members. The error says which member is malformed.
     pub(crate) fn read(items: &[MapItem], limits: &SopsLimits) -> Result<Self, SopsMetadataError> {
         let root = WeaklyTypedMap::root(items);
         let text = |name: &str| root.text(name);

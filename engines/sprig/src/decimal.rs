@@ -6,7 +6,7 @@ use num_bigint::{BigInt, Sign};
 /// Digits behind the point that a division keeps.
 const DIVISION_PRECISION_DIGITS: i32 = 16;
 
-/// `coefficient * 10^exponent`.
+/// A decimal number with the value `coefficient * 10^exponent`.
 #[derive(Debug, Clone)]
 pub(crate) struct Decimal {
     coefficient: BigInt,

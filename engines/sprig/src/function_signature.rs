@@ -23,7 +23,7 @@ pub(crate) fn parse(text: &str) -> Option<FunctionSignature> {
     Some(FunctionSignature { params: types, is_variadic, result })
 }
 
-/// Parses the name of a Go type.
+/// Parses the name of a Go type. `None` if the type is not known.
 fn read(name: &str) -> Option<GoType> {
     if let Some(item) = name.strip_prefix("[]") {
         return Some(GoType::Slice(Arc::new(read(item)?)));

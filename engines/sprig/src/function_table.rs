@@ -11,7 +11,7 @@ use crate::template_environment::{
     FunctionEnvironment, NOT_ALONE, RandomBytesEnvironment, TemplateEnvironment,
 };
 
-/// A function of templates.
+/// A function that templates can call, with its name, its signature and its implementation.
 pub(crate) struct SprigFunctionEntry {
     /// The name of the function in templates.
     pub(crate) name: &'static str,

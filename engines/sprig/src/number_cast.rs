@@ -20,7 +20,7 @@ pub(crate) fn to_int(value: &GoRuntimeValue) -> i64 {
     }
 }
 
-/// `ToFloat64`.
+/// Converts a value to a float, like `ToFloat64` of Go's package `cast`.
 pub(crate) fn to_float(value: &GoRuntimeValue) -> f64 {
     match value {
         GoRuntimeValue::Bool(truth) => f64::from(u8::from(*truth)),

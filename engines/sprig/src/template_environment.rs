@@ -13,7 +13,7 @@ pub trait TemplateEnvironment: Send + Sync {
     /// The time at which templates run, in the local zone.
     fn now(&self) -> GoTime;
 
-    /// The local zone.
+    /// The local time zone of the template's environment.
     fn local(&self) -> &GoTimeZone;
 
     /// The source of random bytes. `None` in a run that is parallel to others, because the result would depend on which run

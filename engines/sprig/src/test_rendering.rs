@@ -48,7 +48,7 @@ pub(crate) fn render(template: &str) -> String {
     render_with(template, GoRuntimeValue::Nil)
 }
 
-/// [`render`] with data.
+/// Renders a template with data, like [`render`].
 pub(crate) fn render_with(template: &str, data: GoRuntimeValue) -> String {
     let run = || {
         let functions = crate::functions::<DeterministicEnvironment>();

@@ -31,7 +31,7 @@ pub enum FileMetadata {
 }
 
 impl FileMetadata {
-    /// File or folder.
+    /// Whether the entry is a file or a folder.
     #[must_use]
     pub fn kind(self) -> FileKind {
         match self {
@@ -72,7 +72,7 @@ pub trait FileTree {
     /// The path does not exist, or it is a file.
     fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError>;
 
-    /// The metadata of the entry at a path, if it exists.
+    /// The metadata of the entry at a path. `None` if there is no entry.
     fn entry(&self, path: &RelPath) -> Option<FileMetadata>;
 }
 

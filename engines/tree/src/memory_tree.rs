@@ -107,7 +107,7 @@ pub enum TreeBuildError {
     },
 }
 
-/// Fills a [`MemoryTree`].
+/// Builds a [`MemoryTree`] entry by entry, within limits.
 #[derive(Debug)]
 pub struct MemoryTreeBuilder {
     nodes: BTreeMap<RelPath, MemoryTreeNode>,
@@ -177,7 +177,7 @@ impl MemoryTreeBuilder {
         Ok(())
     }
 
-    /// The metadata of an entry that was already added, if it exists.
+    /// The metadata of an entry that was already added. `None` if no entry was added at the path.
     #[must_use]
     pub fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
         entry(&self.nodes, path)
@@ -191,7 +191,7 @@ impl MemoryTreeBuilder {
         read(&self.nodes, path)
     }
 
-    /// The finished tree.
+    /// The finished tree with all added entries.
     #[must_use]
     pub fn build(self) -> MemoryTree {
         MemoryTree { nodes: Arc::new(self.nodes), bytes: self.bytes }

@@ -41,7 +41,7 @@ impl RelPath {
     /// The longest path, in bytes, as Linux has it.
     pub(crate) const MAX_LEN: usize = 4096;
 
-    /// The tree itself.
+    /// The path of the tree's root folder.
     #[must_use]
     pub fn root() -> Self {
         Self::default()
@@ -92,7 +92,7 @@ impl RelPath {
         Ok(Self(joined))
     }
 
-    /// The parent folder of this path; none for the root.
+    /// The parent folder of this path. `None` for the root.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         match self.0.rsplit_once('/') {
@@ -102,13 +102,13 @@ impl RelPath {
         }
     }
 
-    /// The last part of the path; none for the root.
+    /// The last part of the path. `None` for the root.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.0.rsplit('/').next().filter(|name| !name.is_empty())
     }
 
-    /// The text after the last dot of the name; none if there is no dot, or only one at the beginning.
+    /// The text after the last dot of the name. `None` if there is no dot, or only one at the beginning.
     #[must_use]
     pub fn extension(&self) -> Option<&str> {
         let (stem, extension) = self.name()?.rsplit_once('.')?;
@@ -127,7 +127,7 @@ impl RelPath {
         self.strip_prefix(base).is_some()
     }
 
-    /// This path relative to `base`; none if it is not below `base`.
+    /// This path relative to `base`. `None` if it is not below `base`.
     #[must_use]
     pub fn strip_prefix(&self, base: &Self) -> Option<Self> {
         if base.is_root() {
@@ -145,7 +145,7 @@ impl RelPath {
         self.0.split('/').filter(|part| !part.is_empty())
     }
 
-    /// The number of parts.
+    /// The number of parts of the path, which is 0 for the root.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.components().count()

@@ -15,7 +15,7 @@ use crate::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 pub struct Sha256Digest([u8; 32]);
 
 impl Sha256Digest {
-    /// The bare bytes.
+    /// The bytes of the digest.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -246,11 +246,7 @@ impl MetricsRegistry {
             "windlass_reconcile_duration_seconds",
             "How long reconciliations of the objects of a kind took, in seconds",
         );
-        let objects = added(
-            &mut registry,
-            "windlass_objects",
-            "Objects that this process reconciles, by kind",
-        );
+        let objects = added(&mut registry, "windlass_objects", "Objects of this process, by kind");
         let api_requests = ApiRequestCounters(added(
             &mut registry,
             "windlass_api_requests",

@@ -95,7 +95,7 @@ fn bad(text: &str) -> Error {
     Error::BadSecret(text.to_owned())
 }
 
-/// The bytes of a key, unless it is absent or empty.
+/// The bytes of a key in a Secret's data. `None` if the key is missing or empty.
 fn bytes<'a>(data: &'a BTreeMap<String, Vec<u8>>, key: &str) -> Option<&'a Vec<u8>> {
     data.get(key).filter(|value| !value.is_empty())
 }

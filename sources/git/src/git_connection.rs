@@ -293,7 +293,7 @@ impl GitConnection {
         self.handshake.capabilities.contains(capability)
     }
 
-    /// The value of a capability of the server.
+    /// The value of a capability of the server. `None` if the server does not have the capability or gives no value.
     pub(super) fn capability(&self, name: &str) -> Option<String> {
         let capability = self.handshake.capabilities.capability(name)?;
         Some(capability.value()?.to_string())

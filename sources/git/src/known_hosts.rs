@@ -133,7 +133,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// HMAC with SHA-1 (RFC 2104), with which `known_hosts` hashes names. Security does not depend on it here.
+/// The HMAC with SHA-1 (RFC 2104), with which `known_hosts` hashes names. Security does not depend on it here. `None`
+/// if SHA-1 fails.
 fn hmac_sha1(key: &[u8], message: &[u8]) -> Option<[u8; 20]> {
     const HMAC_BLOCK_BYTES: usize = 64;
     let digest = |parts: [&[u8]; 2]| {

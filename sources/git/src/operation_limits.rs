@@ -86,7 +86,7 @@ impl Drop for GitOperationState {
 }
 
 impl GitOperation {
-    /// Starts the clock.
+    /// Begins an operation on `remote`. Its timeout starts to run now.
     pub(super) fn new(remote: &GitRemote, context: &GitOperationContext) -> Self {
         let timeout = remote.timeout.min(MAX_REMOTE_TIMEOUT);
         let deadline = Instant::now() + timeout;
@@ -134,12 +134,12 @@ impl GitOperation {
         self.0.remote.clone()
     }
 
-    /// Host and port.
+    /// The host and port of the remote, as text.
     pub(super) fn host(&self) -> String {
         self.0.host.clone()
     }
 
-    /// The proxy between us and the remote, without its credentials.
+    /// The proxy between windlass and the remote, without its credentials. `None` if there is no proxy.
     pub(super) fn proxy(&self) -> Option<String> {
         self.0.proxy.clone()
     }
@@ -287,7 +287,7 @@ impl GitOperation {
         io::Error::other(text)
     }
 
-    /// Takes the error that [`fail`](Self::fail) remembered.
+    /// Takes the error that [`fail`](Self::fail) remembered. `None` if there is none.
     pub(super) fn failure(&self) -> Option<Error> {
         self.0.failure.lock().take()
     }
@@ -388,8 +388,8 @@ impl GitOperation {
     }
 }
 
-/// The text of an `ERR` line near the start of an answer. gix does not search for it everywhere, and reports a protocol
-/// error instead.
+/// The text of an `ERR` line near the start of a response. `None` if there is no such line. gix does not search for
+/// such a line everywhere, and reports a protocol error instead.
 fn refusal(bytes: &[u8]) -> Option<String> {
     const ERROR_SEARCH_BYTES: usize = 1024;
     let start = &bytes[..bytes.len().min(ERROR_SEARCH_BYTES)];

@@ -90,12 +90,12 @@ impl RemoteUrl {
         }
     }
 
-    /// The user in the URL, decoded.
+    /// The user in the URL, decoded. `None` if the URL has none.
     pub(super) fn user(&self) -> Option<String> {
         Some(percent_decoded(self.url.username())).filter(|user| !user.is_empty())
     }
 
-    /// The password in the URL, decoded.
+    /// The password in the URL, decoded. `None` if the URL has none.
     pub(super) fn password(&self) -> Option<String> {
         self.url.password().map(percent_decoded).filter(|password| !password.is_empty())
     }

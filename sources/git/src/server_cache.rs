@@ -81,7 +81,7 @@ impl GitServerCache {
         self.clients.egress()
     }
 
-    /// The answer of a remote to an earlier handshake with the same credentials.
+    /// The response of a remote to an earlier handshake with the same credentials. `None` if none is stored.
     pub(super) fn handshake(&self, remote: &GitRemote) -> Option<Vec<u8>> {
         self.handshakes.lock().get(&remote_key(remote)?).cloned()
     }

@@ -41,7 +41,8 @@ impl ResolvedTag {
     }
 }
 
-/// The object to which a tag leads, through any tags between.
+/// The object to which a tag leads, through any tags between. `None` if an object is missing or too many tags follow
+/// each other.
 fn target(tag: ObjectId, objects: &gix::odb::Handle) -> Option<ObjectId> {
     let mut id = tag;
     let mut buffer = Vec::new();
@@ -75,7 +76,7 @@ pub struct SignableTag {
 }
 
 impl SignableObjects {
-    /// Reads the objects.
+    /// Reads the signed objects: the commit, and the tag if it has an object.
     pub(super) fn read(
         id: ObjectId,
         tag: Option<&ResolvedTag>,

@@ -68,7 +68,7 @@ impl SparseCheckout {
         self.takes(folder) || self.folders.iter().any(leads_in)
     }
 
-    /// The first folder that is missing among the paths of a commit, in the user's spelling.
+    /// The first folder that is missing among the paths of a commit, in the user's spelling. `None` if none is missing.
     pub(super) fn missing<'p>(&self, paths: impl Iterator<Item = &'p str>) -> Option<&str> {
         if self.folders.is_empty() {
             return None;

@@ -162,7 +162,7 @@ impl<V> RecentlyUsedMap<V> {
         self.entries.remove(key);
     }
 
-    /// The number of values.
+    /// The number of values in the cache.
     pub fn count(&self) -> usize {
         self.entries.len()
     }

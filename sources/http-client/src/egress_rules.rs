@@ -107,7 +107,7 @@ impl EgressDenyList {
         self.learned.write().services = services;
     }
 
-    /// The reason why a spec may not name an address.
+    /// The reason why a spec may not name an address. `None` if it may.
     fn refusal(&self, address: IpAddr) -> Option<EgressDenialReason> {
         let sort = sort(address);
         if sort == AddressKind::Metadata {
@@ -159,7 +159,7 @@ impl EgressDenialReason {
     }
 }
 
-/// The first [`EgressDeniedError`] in a chain of errors.
+/// The first [`EgressDeniedError`] in a chain of errors. `None` if there is none.
 pub fn refusal<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e EgressDeniedError> {
     let mut current = Some(error);
     while let Some(error) = current {
@@ -271,7 +271,7 @@ impl EgressResolver {
     }
 }
 
-/// The host of a proxy as variables name it, with a scheme or without.
+/// The host of a proxy as variables name it, with a scheme or without. `None` if the value has no host.
 fn host_of_proxy(value: &str) -> Option<String> {
     let with_scheme =
         if value.contains("://") { value.to_owned() } else { format!("http://{value}") };

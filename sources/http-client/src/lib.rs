@@ -210,8 +210,9 @@ pub fn root_cause(error: &(dyn StdError + 'static)) -> String {
     proxy::socks_words(&text).map_or(text, str::to_owned)
 }
 
-/// The reason why a certificate is not accepted. It is expired or not valid yet, with the time, or it is a certificate of an
-/// authority. The library's own text contains the time of the attempt, so it would differ at each attempt.
+/// The reason why a certificate is not accepted. It is expired or not valid yet, with the time, or it is a certificate
+/// of an authority. `None` for any other reason. The library's own text contains the time of the attempt, so it would
+/// differ at each attempt.
 fn validity(error: &(dyn StdError + 'static)) -> Option<String> {
     let Some(rustls::Error::InvalidCertificate(why)) = error.downcast_ref() else { return None };
     let moment = |at: &UnixTime| Timestamp::from_second(i64::try_from(at.as_secs()).ok()?).ok();
@@ -245,7 +246,8 @@ pub fn is_distrust(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// The next error of a chain. An [`std::io::Error`] does not return the error that it wraps as its `source`.
+/// The next error of a chain. `None` if the chain ends. An [`std::io::Error`] does not return the error that it wraps
+/// as its `source`.
 fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
     match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
         Some(wrapped) => Some(wrapped),

@@ -140,7 +140,8 @@ impl fmt::Debug for HttpProxy {
 const REJECTED: &str = "authentication failed at the SOCKS proxy";
 const OTHER_METHOD: &str = "the SOCKS proxy requires another authentication method; check `username` and `password` of its Secret";
 
-/// A replacement for an error of the HTTP client's SOCKS code, which does not tell the user what to do.
+/// A replacement for an error of the HTTP client's SOCKS code, which does not say what the user can do. `None` for any
+/// other error.
 pub(super) fn socks_words(text: &str) -> Option<&'static str> {
     Some(match text.strip_prefix("SOCKS error: ")? {
         // The text hides the cause.

@@ -38,7 +38,7 @@ const CODE: &str = "x-ms-error-code";
 /// The advice if the credentials are not accepted.
 const CHECK: &str = "the Secret of spec.secretRef, and that a `sasKey` is valid for the container in spec.bucketName";
 
-/// The credentials for Azure.
+/// The credentials with which a bucket of Azure is read.
 #[derive(Debug, Clone)]
 pub enum AzureCredentialSource {
     /// Anonymous.
@@ -143,6 +143,8 @@ struct AzureErrorBody {
 }
 
 impl AzureBlob {
+    /// The listed object that this blob is. `None` if it is a directory.
+    ///
     /// Differs(flux): Flux fetches a directory of an account with hierarchical namespaces as a file.
     fn object(self) -> Option<ListedBucketObject> {
         let Self { name, properties } = self;
@@ -323,7 +325,7 @@ impl AzureBlobClient {
         Ok(Self { exchange: BucketHttpClient::new(server, budgets)?, credentials, waiting })
     }
 
-    /// The service that was asked for a token and has not answered yet.
+    /// The service that was asked for a token and has not answered yet. `None` if no answer is awaited.
     pub(super) fn waits_for(&self) -> Option<String> {
         self.waiting.on()
     }
@@ -442,7 +444,7 @@ impl AzureBlobClient {
         })
     }
 
-    /// Adds the credentials.
+    /// Adds the credentials to the URL or the headers of a request.
     async fn authorize(
         &self,
         asked: &BucketRequestContext<'_>,
@@ -499,7 +501,7 @@ fn text_of(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// A listing.
+/// Parses one page of the list of a container's objects. The error says why it cannot be read.
 fn page(text: &[u8]) -> Result<BucketObjectPage, String> {
     let listing: AzureBlobListing =
         quick_xml::de::from_reader(text_of(text)).map_err(|error| error.to_string())?;

@@ -149,7 +149,7 @@ fn contents(
     Ok((contents, count))
 }
 
-/// Unpacks an untrusted archive.
+/// Unpacks an untrusted archive within the limits. The error says why this fails.
 fn unpack(
     kind: BucketArchiveFormat,
     body: &[u8],

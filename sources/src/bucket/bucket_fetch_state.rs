@@ -15,7 +15,7 @@ pub struct BucketFetchState {
     pub ignore: Option<FetchedIgnoreFile>,
 }
 
-/// A `.sourceignore`.
+/// The `.sourceignore` file of a bucket, as it was fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchedIgnoreFile {
     /// The entity tag of the file.

@@ -64,7 +64,7 @@ impl BucketListing {
         format!("sha256:{}", hex::encode(hash.finalize()))
     }
 
-    /// The number of objects.
+    /// The number of objects in the listing.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.len()

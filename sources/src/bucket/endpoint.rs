@@ -116,7 +116,7 @@ impl BucketEndpoint {
         !is_hosted
     }
 
-    /// The region in the name of one of AWS's own hosts.
+    /// The region in the name of one of AWS's own hosts. `None` if the host is another one or names no region.
     pub(super) fn region(&self) -> Option<String> {
         if !self.is_aws() {
             return None;

@@ -178,7 +178,7 @@ impl GoogleStorageClient {
         Ok(Self { exchange: BucketHttpClient::new(server, budgets)?, tokens, waiting })
     }
 
-    /// The service that was asked for a token and has not answered yet.
+    /// The service that was asked for a token and has not answered yet. `None` if no answer is awaited.
     pub(super) fn waits_for(&self) -> Option<String> {
         self.waiting.on()
     }

@@ -41,7 +41,7 @@ impl<'a> BucketRequestContext<'a> {
         Error::Unreachable { endpoint: self.endpoint(), why }
     }
 
-    /// No answer came.
+    /// The error for a request that got no response.
     pub(super) fn unanswered(&self, error: SendError) -> Error {
         let error = match error {
             SendError::Busy(busy) => return Error::Busy(busy),
@@ -54,7 +54,7 @@ impl<'a> BucketRequestContext<'a> {
         }
     }
 
-    /// The server denies access.
+    /// The error for a request to which the server denies access.
     pub(super) fn denied(&self, code: String) -> Error {
         let bucket = &self.remote.bucket;
         let what = match self.key {

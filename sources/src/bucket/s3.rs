@@ -84,7 +84,7 @@ impl S3Client {
         Ok(Self { endpoint: server.endpoint.clone(), sdk: Mutex::new((sdk, false)), waiting })
     }
 
-    /// The service that was asked for credentials and has not answered yet.
+    /// The service that was asked for credentials and has not answered yet. `None` if no answer is awaited.
     pub(super) fn waits_for(&self) -> Option<String> {
         self.waiting.on()
     }

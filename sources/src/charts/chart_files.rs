@@ -124,7 +124,7 @@ impl LoadedChartFiles {
         Ok(Self { files, chart })
     }
 
-    /// The parsed content.
+    /// The chart with its parsed content.
     pub fn chart(&self) -> &Chart {
         &self.chart
     }

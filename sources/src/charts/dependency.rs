@@ -120,7 +120,7 @@ pub fn place(
     }))
 }
 
-/// A URL without credentials.
+/// A URL as text, without credentials.
 fn shown(text: &str) -> String {
     let Ok(mut url) = Url::parse(text) else { return text.to_owned() };
     // Both calls only fail for URLs without a host, which have no credentials.

@@ -48,7 +48,7 @@ impl DownloadCacheKey {
     }
 }
 
-/// Something that was fetched.
+/// A file that was fetched, and how to ask whether it has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CachedDownload {
     /// All bytes of the file.
@@ -153,7 +153,8 @@ pub async fn registry_archive(
     Ok(kept_bytes(downloads, &key, bytes))
 }
 
-/// The stored file under a key, if it has a digest: SHA-256 in hexadecimal digits, with or without `sha256:`.
+/// The stored file under a key. `None` if it is not stored or does not have the digest: SHA-256 in hexadecimal digits,
+/// with or without `sha256:`.
 fn kept_with_digest(
     downloads: &dyn DownloadCache,
     key: &DownloadCacheKey,

@@ -113,7 +113,7 @@ struct CachedChartIndexEtag {
 }
 
 impl ChartIndexEtagCache {
-    /// The validators for the next request, if `who` fetched this revision from this URL.
+    /// The validators for the next request. `None` if `who` did not fetch this revision from this URL.
     pub fn validators(
         &self,
         who: &str,

@@ -355,7 +355,7 @@ async fn in_time<T>(
     tokio::time::timeout(limit, fetching).await.map_err(|_| slow())?
 }
 
-/// A validator of a server, if it can be stored.
+/// The validator that a server sent. `None` if it is empty or too long to be stored.
 fn validator(value: &str) -> Option<String> {
     let is_some = !value.is_empty() && value.len() <= LONGEST_VALIDATOR;
     is_some.then(|| value.to_owned())

@@ -26,7 +26,7 @@ pub enum Error {
     Unwritten(String),
 }
 
-/// The result of merging.
+/// The result of merging the values files of a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergedValues {
     /// The merged values as text. Empty if there are none.

@@ -84,7 +84,7 @@ fn yaml(
     Ok(tree.build())
 }
 
-/// The kind of archive that a type or a name promises.
+/// The kind of archive that a content type or a file name promises. `None` if they promise none.
 fn claimed_archive(content_type: &str, name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     let has = |endings: &[&str], types: &[&str]| {

@@ -99,7 +99,8 @@ pub(super) async fn decrypt(
     Err(KmsFailureReason::Unsupported)
 }
 
-/// The URL of the active server in an answer.
+/// The URL of the active server, if a response of Vault redirects to it. `None` if it does not, or if TLS would be
+/// left.
 fn redirected(answer: &KmsResponse, from: &Url) -> Option<Url> {
     if !matches!(answer.status, 301 | 302 | 307 | 308) {
         return None;

@@ -14,7 +14,8 @@ pub(super) enum AuthChallenge {
     Bearer { realm: String, service: Option<String> },
 }
 
-/// The supported challenge of an answer. A challenge for a token is preferred to one for a password.
+/// The supported challenge of a response. A challenge for a token is preferred to one for a password. `None` if there
+/// is no supported challenge.
 pub(super) fn of(headers: &HeaderMap) -> Option<AuthChallenge> {
     let strings = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|it| it.to_str().ok());
     let mut found: Vec<AuthChallenge> = strings.flat_map(parse).collect();

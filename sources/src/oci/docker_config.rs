@@ -133,7 +133,7 @@ fn is_for(place: &str, repository: &OciRepositoryName) -> bool {
             .all(|(pattern, part)| path_match(pattern, part).unwrap_or(false))
 }
 
-/// Host and port.
+/// Splits a host into its name and its port, which is empty if there is none.
 fn split(host: &str) -> (&str, &str) {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, port),

@@ -212,7 +212,8 @@ struct EcrToken {
     until: f64,
 }
 
-/// Parses a response. If it cannot be parsed, the error repeats no part of it.
+/// Parses the login in a response of ECR, and how long it is valid. `None` if it cannot be parsed, so that no part of
+/// it is repeated in an error.
 fn read(text: &[u8], now: f64) -> Option<(RegistryAuth, Option<Duration>)> {
     let EcrTokenResponse { given } = serde_json::from_slice(text).ok()?;
     let token = match given {

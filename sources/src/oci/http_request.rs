@@ -14,7 +14,7 @@ use super::{Error, RegistrySession, auth_challenge};
 /// Redirects of one question.
 const MOST_REDIRECTS: usize = 5;
 
-/// The reason why windlass sends no request to an address from a response of the registry.
+/// The reason why windlass sends no request to an address from a response of the registry. `None` if it may send one.
 pub(super) fn is_off_limits(url: &Url, is_plain: bool) -> Option<&'static str> {
     if url.host().is_none() {
         return Some("it has no host");

@@ -60,7 +60,7 @@ impl OciManifest {
     }
 }
 
-/// The result of parsing.
+/// What a manifest was parsed as: that of an image, or an index.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ParsedManifest {
     Image(OciManifest),

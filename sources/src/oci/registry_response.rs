@@ -32,7 +32,7 @@ struct RegistryErrorDetail {
     message: String,
 }
 
-/// The digest in the response's header.
+/// The digest in the response's header. `None` if the header is missing or not valid.
 pub(super) fn digest(answer: &Response) -> Option<OciDigest> {
     let header = answer.headers().get("docker-content-digest")?;
     OciDigest::parse(header.to_str().ok()?).ok()
@@ -87,7 +87,7 @@ pub(super) async fn accepted(
     accepted_text(client, &format!("{method} {url}"), answer).await
 }
 
-/// A successful response.
+/// Returns a successful response. Any other response becomes an error.
 pub(super) async fn accepted_text(
     client: &RegistrySession<'_>,
     request: &str,

@@ -101,7 +101,7 @@ pub(super) async fn fetch(
     })
 }
 
-/// Parses a response. If it cannot be parsed, the error repeats no part of it.
+/// Parses the token in a response. `None` if it cannot be parsed, so that no part of it is repeated in an error.
 fn parse(bytes: &[u8]) -> Option<RegistryToken> {
     let answer: RegistryTokenResponse = serde_json::from_slice(bytes).ok()?;
     let given = [answer.token, answer.access_token].into_iter().flatten();

@@ -72,7 +72,7 @@ pub(crate) fn checkout(repository: &RepositoryAddress) -> Result<TempDir, Error>
     Ok(folder)
 }
 
-/// The path of the program. Relative folders of `PATH` are left out, as in Go.
+/// The path of the program `git`. `None` if it is not found. Relative folders of `PATH` are left out, as in Go.
 fn program() -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let is_program = |path: &PathBuf| {

@@ -182,7 +182,8 @@ impl<F: BuildFiles> RemoteBuildFiles<F> {
         Ok(found)
     }
 
-    /// The repository that a path leads into, the path of its folder, and the path in it.
+    /// The repository that a path leads into, the path of its folder, and the path in it. `None` if the path leads into
+    /// no repository.
     fn mounted<'p>(&self, path: &'p str) -> Option<(Rc<CommitWorktree>, &'p str, &'p str)> {
         let rest = path.strip_prefix(ROOT)?;
         let (number, inside) = rest.split_once('/').unwrap_or((rest, ""));

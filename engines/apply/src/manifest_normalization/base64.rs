@@ -15,7 +15,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     GO.encode(bytes)
 }
 
-/// Decodes a text. Line breaks anywhere in it are ignored.
+/// Decodes base64, and ignores line breaks anywhere in the text. `None` if the text is not valid base64.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     if !text.contains(['\n', '\r']) {
         return GO.decode(text).ok();

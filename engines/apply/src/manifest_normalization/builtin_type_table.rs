@@ -52,7 +52,7 @@ pub(super) static TABLE: LazyLock<BuiltinTypeTable> =
     LazyLock::new(|| read(include_str!("types.txt")));
 
 impl BuiltinTypeTable {
-    /// The struct of a kind.
+    /// The index of the struct that describes objects of a kind. `None` if the kind is not built in.
     pub(super) fn kind(&self, api_version: &str, kind: &str) -> Option<usize> {
         self.kinds.get(&(api_version, kind)).copied()
     }

@@ -159,7 +159,7 @@ fn structure(
     Ok((fields, is_zero))
 }
 
-/// Reads a whole number. It may also be written with a decimal point.
+/// Reads a whole number, which may be written with a decimal point. `None` if the value is not a whole number.
 #[expect(clippy::cast_possible_truncation, reason = "Go's conversion cuts off too")]
 fn whole(value: &Value) -> Option<i64> {
     let Value::Number(number) = value else { return None };

@@ -232,13 +232,15 @@ pub(crate) fn lacks_kind(said: &str) -> bool {
     said.contains(NO_SUCH_KIND)
 }
 
-/// The kind that the API server does not serve.
+/// The kind that the API server does not serve, according to its message. `None` if the message is about another
+/// failure.
 fn missing_kind(said: &str) -> Option<&str> {
     let (_, rest) = said.split_once(NO_SUCH_KIND)?;
     rest.split('"').nth(1)
 }
 
-/// The Namespace that does not exist, according to the API server's message.
+/// The Namespace that does not exist, according to the API server's message. `None` if the message is about another
+/// failure.
 fn absent_namespace(said: &str) -> Option<&str> {
     let (_, rest) = said.split_once("namespaces \"")?;
     let (name, rest) = rest.split_once('"')?;
@@ -307,14 +309,16 @@ fn contested(id: &ObjectId, owner: &Object, is_own: bool, files: &str) -> String
     )
 }
 
-/// The command that resets the failures of a release, so that it is retried.
+/// The command that resets the failures of a release, so that it is retried. `None` if the object is no HelmRelease or
+/// its name is not plain.
 pub(super) fn reset(object: &Object) -> Option<String> {
     let id = object.id();
     (id.kind == "HelmRelease" && is_plain(&id))
         .then(|| format!("windlass reconcile {} -n {} --reset", windlass_name(&id), id.namespace))
 }
 
-/// The source of the objects that an applier applies, as text.
+/// Where the manifests of an applier's objects are to be corrected, as text: the chart or values of a HelmRelease, or a
+/// folder of the source. `None` if the owner has no source.
 pub(super) fn place(owner: &Object) -> Option<String> {
     if owner.kind() == "HelmRelease" {
         return Some(format!("the chart or the values of {}", owner.id().subject()));
@@ -327,7 +331,7 @@ pub(super) fn place(owner: &Object) -> Option<String> {
     })
 }
 
-/// The command that prints the log of the Job or Pod that a message names.
+/// The command that prints the log of the first Job or Pod in a message. `None` if the message names none.
 fn logs(message: &str) -> Option<String> {
     named_in(message).find_map(|id| {
         let kind = id.kind.to_lowercase();
@@ -335,7 +339,7 @@ fn logs(message: &str) -> Option<String> {
     })
 }
 
-/// The command that deletes the Job that a message names, so that it is created again.
+/// The command that deletes the first Job in a message, so that it is created again. `None` if the message names none.
 fn delete_job(message: &str) -> Option<String> {
     let job = named_in(message).find(|id| id.kind == "Job" && is_plain(id))?;
     Some(format!("kubectl -n {} delete job {}", job.namespace, job.name))
@@ -348,7 +352,7 @@ fn named_in(message: &str) -> impl Iterator<Item = ObjectId> {
     words.filter_map(named)
 }
 
-/// A Job or Pod that is named as `Kind/namespace/name`.
+/// Reads a word such as `Job/namespace/name` as the id of a Job or Pod. `None` if the word does not have this form.
 fn named(word: &str) -> Option<ObjectId> {
     let mut parts = word.split('/');
     let kind = parts.next()?;

@@ -66,13 +66,14 @@ impl<'o> ObjectWithRemoteAddress<'o> {
         self.object.and_then(|it| it.get("spec")).unwrap_or(&Value::Null)
     }
 
-    /// The Secret that a field of the spec names.
+    /// The Secret that a field of the spec names, as text for users. `None` if the field names none.
     fn secret(&self, field: &str) -> Option<String> {
         let name = Some(text(self.spec().get(field)?, "name")).filter(|name| !name.is_empty())?;
         Some(ObjectId::new(self.object?.namespace(), name, "", "Secret").subject())
     }
 
-    /// A field of the spec that says what is fetched, together with its value.
+    /// A field of the spec that says what is fetched, together with its value, as text for users. `None` if the field
+    /// is empty, not a text or too long.
     fn value(&self, path: &str) -> Option<String> {
         let mut value = self.spec();
         for part in path.split('.') {
@@ -191,7 +192,8 @@ pub(super) fn delivery(cause: &RootCause, about: CauseRelatedObjects<'_>) -> Str
     )
 }
 
-/// Advice when no connection can be made, so that the content of the server does not matter.
+/// Advice if the message says that no connection can be made, so that nothing can be said about the server's content.
+/// `None` if the message is about another failure.
 fn unreachable(
     said: &str,
     owner: &ObjectWithRemoteAddress<'_>,

@@ -96,8 +96,8 @@ fn makes(release: &Object, chart: &ObjectId) -> bool {
     object_references::made_chart(release).as_ref() == Some(chart)
 }
 
-/// The object on the path that names a missing object, and the field that names it. A HelmChart that is made for a
-/// HelmRelease is corrected in the HelmRelease's spec.
+/// The object whose spec names the missing object `id`, and the path of the field that does so. For a HelmChart that is
+/// made for a HelmRelease, the result is the HelmRelease and its field. `None` if no field names `id`.
 fn field(id: &ObjectId, about: CauseRelatedObjects<'_>) -> Option<(ObjectId, String)> {
     let namer = about.namer.or(about.subject)?;
     let fields = object_references::naming_fields(namer);

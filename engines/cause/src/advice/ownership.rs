@@ -112,7 +112,7 @@ fn separation(applier: &ObjectId) -> String {
     }
 }
 
-/// The command that makes an applier apply all of its objects again.
+/// The command that makes an applier apply all of its objects again. `None` if its name is not plain.
 fn applied_again(applier: &ObjectId) -> Option<String> {
     // A release is only upgraded again with `--force`.
     let force = if applier.kind == "HelmRelease" { " --force" } else { "" };

@@ -87,7 +87,8 @@ fn grant(
     )
 }
 
-/// The ServiceAccount that an API server names as the user of a request.
+/// The ServiceAccount that a message of the API server names as the user of a refused request. `None` if it names no
+/// ServiceAccount.
 fn user(said: &str) -> Option<ObjectId> {
     let (_, rest) = said.split_once("User \"")?;
     let (user, _) = rest.split_once('"')?;
@@ -95,7 +96,7 @@ fn user(said: &str) -> Option<ObjectId> {
     Some(ObjectId::new(namespace, name, "", "ServiceAccount"))
 }
 
-/// The ServiceAccount as which an object is applied.
+/// The ServiceAccount as which `owner` applies its objects. `None` if its spec names none.
 fn account(owner: &Object) -> Option<ObjectId> {
     let name = owner.get("spec").map(|spec| text(spec, "serviceAccountName"))?;
     let id = ObjectId::new(owner.namespace(), name, "", "ServiceAccount");

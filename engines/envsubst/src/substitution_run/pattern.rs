@@ -9,7 +9,7 @@ use golang::unicode::decode;
 use crate::error::LimitError;
 use crate::limits::SubstitutionBudget;
 
-/// A glob.
+/// A glob in an expression such as `${name#glob}`, split into chunks.
 #[derive(Debug)]
 pub(super) struct GlobPattern(Vec<PatternChunk>);
 
@@ -233,7 +233,8 @@ fn class(chunk: &mut &[u8]) -> Option<GlobPatternItem> {
     Some(GlobPatternItem::Class { negated, ranges })
 }
 
-/// Reads a character of a class. Another character has to follow it.
+/// Reads one bound of a range in a character class, which may be escaped. `None` if it is missing, not text, or the
+/// last character of the pattern.
 fn bound(chunk: &mut &[u8]) -> Option<char> {
     if matches!(chunk.first()?, b'-' | b']') {
         return None;

@@ -129,6 +129,8 @@ fn plain(double: f64) -> String {
     format_float(double, FloatTextFormat::Fixed, None)
 }
 
+/// Formats a number by the verb with this precision. `None` if `arg` is not a number.
+///
 /// Parity(cel-go): whole numbers come out as Go's complaint about the verb.
 fn number(verb: char, precision: usize, arg: &CelValue<'_>) -> Option<String> {
     let width = if verb == 'e' { "1" } else { "" };

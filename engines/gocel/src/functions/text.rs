@@ -110,7 +110,8 @@ fn out_of_range(index: i64) -> CelError {
     CelError::failed(format!("index out of range: {index}"))
 }
 
-/// The byte position of a character. The index after the last character gives the end of the text.
+/// The byte position of the character with this index. The index after the last character gives the end of the text.
+/// `None` if the index is negative or greater.
 fn byte_of(text: &str, index: i64) -> Option<usize> {
     let index = usize::try_from(index).ok()?;
     let ends = std::iter::once(text.len());

@@ -157,7 +157,8 @@ impl FormatDirectiveReader<'_> {
         after_index
     }
 
-    /// Reads a decimal number before `end`. If it is too large, everything up to `end` is skipped.
+    /// Reads a decimal number before `end`. `None` if there are no digits or if the number is too large, in which case
+    /// everything up to `end` is skipped.
     fn number(&mut self, end: usize) -> Option<usize> {
         let mut number = None;
         while self.at < end && self.format[self.at].is_ascii_digit() {
@@ -172,7 +173,8 @@ impl FormatDirectiveReader<'_> {
         number
     }
 
-    /// Takes the next value as a width or precision.
+    /// Takes the next value as a width or precision. `None` if there is no value left, or if it is not an integer in
+    /// range.
     fn number_of_value(&mut self) -> Option<i64> {
         let value = self.values.get(self.next)?;
         self.next += 1;

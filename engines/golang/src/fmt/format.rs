@@ -101,7 +101,7 @@ impl FormatFlags {
         self.pad_with_spaces(&text)
     }
 
-    /// Formats `%U`.
+    /// Formats a character code for the verb `%U`, such as `U+0041`.
     pub(super) fn unicode(&self, code: u64) -> Vec<u8> {
         let digits = self.precision.unwrap_or(0).max(4);
         let number = format!("{code:X}");
@@ -143,12 +143,12 @@ impl FormatFlags {
         &text[..end]
     }
 
-    /// Formats `%s`.
+    /// Formats a text for the verb `%s`: cuts it to the precision and pads it to the width.
     pub(super) fn string(&self, text: &[u8]) -> Vec<u8> {
         self.pad(self.cut(text))
     }
 
-    /// Formats `%q`.
+    /// Formats a text for the verb `%q`, in quotes.
     pub(super) fn quoted(&self, text: &[u8]) -> Vec<u8> {
         let text = self.cut(text);
         if self.sharp && can_backquote(text) {
@@ -157,7 +157,7 @@ impl FormatFlags {
         self.pad(&quote(text, self.quoting()))
     }
 
-    /// Formats `%x` of bytes.
+    /// Formats bytes for the verb `%x` or `%X`, as hexadecimal digits.
     pub(super) fn hexadecimal(&self, bytes: &[u8], digits: DigitCase) -> Vec<u8> {
         let bytes = &bytes[..self.precision.unwrap_or(bytes.len()).min(bytes.len())];
         let (prefix, alphabet) = match digits {

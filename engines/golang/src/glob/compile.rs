@@ -114,7 +114,7 @@ fn longest_run(matchers: &[GlobMatcher]) -> usize {
     alike.max(fixed)
 }
 
-/// The characters at which a matcher for any text stops.
+/// The characters that a matcher for any other text does not match. `None` if it is a matcher of another kind.
 fn stops(matcher: &GlobMatcher) -> Option<&[char]> {
     match matcher {
         GlobMatcher::Super => Some(&[]),
@@ -134,7 +134,8 @@ fn glue(matchers: &[GlobMatcher]) -> Option<GlobMatcher> {
     })
 }
 
-/// Joins a run of matchers that all stop at the same characters.
+/// Joins a run of matchers that all stop at the same characters into one matcher. `None` if they do not or if there are
+/// none.
 fn glue_as_every(matchers: &[GlobMatcher]) -> Option<GlobMatcher> {
     let stops = matchers.first().and_then(self::stops)?;
     if matchers.iter().any(|matcher| self::stops(matcher) != Some(stops)) {

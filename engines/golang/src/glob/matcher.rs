@@ -219,7 +219,8 @@ impl GlobMatcher {
         }
     }
 
-    /// The first position where the matcher matches, with the possible lengths of the match in ascending order.
+    /// The first position where the matcher matches, with the possible lengths of the match in ascending order. `None`
+    /// if the matcher matches nowhere.
     fn find(&self, text: &[u8], steps: &mut MatchStepBudget) -> Option<(usize, Vec<usize>)> {
         steps.take(text.len() + 1);
         match self {
@@ -306,7 +307,8 @@ fn row_matches(matchers: &[GlobMatcher], text: &[u8], steps: &mut MatchStepBudge
     true
 }
 
-/// The first position where one of the matchers matches, with the lengths of all matches there.
+/// The first position where one of the matchers matches, with the lengths of all matches there. `None` if none of them
+/// matches.
 fn find_any(
     matchers: &[GlobMatcher],
     text: &[u8],
@@ -327,7 +329,8 @@ fn find_any(
     first
 }
 
-/// The match lengths on which all matchers agree. These joined matchers always match at the beginning of a text.
+/// The match lengths on which all matchers agree, with position 0. These joined matchers always match at the beginning
+/// of a text. `None` if there are no matchers or one does not match.
 fn find_every(
     matchers: &[GlobMatcher],
     text: &[u8],
@@ -413,7 +416,8 @@ fn index(text: &[u8], needle: &[u8]) -> Option<usize> {
     (0..=text.len().checked_sub(needle.len())?).find(|at| text[*at..].starts_with(needle))
 }
 
-/// The first place of the first separator that there is. Parity(gobwas): not the first of all separators.
+/// The first place of the first separator that occurs in the text. `None` if no separator occurs. Parity(gobwas): not
+/// the first of all separators.
 fn index_any(text: &[u8], separators: &[char]) -> Option<usize> {
     let mut encoded = [0; 4];
     separators

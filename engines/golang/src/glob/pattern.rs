@@ -33,7 +33,7 @@ pub(super) enum GlobNode {
     AnyOf(Vec<Self>),
 }
 
-/// Reads a glob.
+/// Parses the text of a glob. The error says why the glob is not valid.
 pub(super) fn parse(glob: &str) -> Result<GlobNode, Error> {
     if glob.len() > MAX_GLOB {
         return Err(Error::TooLong);
@@ -109,7 +109,7 @@ fn close(sequence: &mut Vec<GlobNode>, open: &mut Vec<(Vec<GlobNode>, Vec<GlobNo
     }
 }
 
-/// The next character. Parity(gobwas): NUL is taken for the end.
+/// The next character, without taking it. `None` at the end. Parity(gobwas): NUL is taken for the end.
 fn peek(text: &Chars<'_>) -> Option<char> {
     text.clone().next().filter(|character| *character != '\0')
 }

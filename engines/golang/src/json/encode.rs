@@ -94,7 +94,7 @@ enum RemainingJsonItems {
 }
 
 impl OpenJsonEncodeContainer {
-    /// The next item. In an object, it has a key.
+    /// The next item to encode, with its key if it is in an object. `None` if no item is left.
     fn next(&mut self) -> Option<(Option<GoString>, GoRuntimeValue)> {
         match &mut self.rest {
             RemainingJsonItems::List(list, at) => {

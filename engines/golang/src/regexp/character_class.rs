@@ -45,7 +45,8 @@ pub(super) fn folded(text: String, is_folded: bool) -> String {
     if is_folded { format!("(?i:{text})") } else { text }
 }
 
-/// A class such as `\d`, of ASCII characters only.
+/// The character class that an escape such as `\d` stands for, of ASCII characters only. `None` if `letter` names no
+/// class.
 pub(super) fn perl(letter: u8) -> Option<&'static str> {
     Some(match letter {
         b'd' => "[0-9]",
@@ -59,7 +60,8 @@ pub(super) fn perl(letter: u8) -> Option<&'static str> {
     })
 }
 
-/// Returns the character class with a name such as `[:alpha:]`. A `^` before the name negates the class.
+/// The character class with a name such as `alpha` in `[:alpha:]`. A `^` before the name negates the class. `None` if
+/// no class has this name.
 pub(super) fn posix(name: &str) -> Option<String> {
     let (sign, name) = name.strip_prefix('^').map_or(("", name), |name| ("^", name));
     let known = [
@@ -69,7 +71,7 @@ pub(super) fn posix(name: &str) -> Option<String> {
     known.contains(&name).then(|| format!("[[:{sign}{name}:]]"))
 }
 
-/// Returns the Unicode category or script that `\p{…}` names.
+/// The translated Unicode category or script that `\p{…}` names. `None` if Go does not know the name.
 ///
 /// Differs(go): Go 1.25 and later also take other spellings (`\p{Letter}`, `\p{greek}`) and refuse names of
 /// scripts that have an underscore; here, as in Go before, there is one spelling of each.

@@ -15,7 +15,7 @@ pub(super) struct TranslatedPattern {
     pub(super) names: Vec<String>,
 }
 
-/// Reads a whole pattern.
+/// Reads a whole pattern of Go's syntax and translates it.
 pub(super) fn parse(pattern: &str) -> Result<TranslatedPattern, Error> {
     let mut parser = RegexpParser {
         pattern,
@@ -38,7 +38,7 @@ pub(super) fn parse(pattern: &str) -> Result<TranslatedPattern, Error> {
     Ok(TranslatedPattern { regex: part.text, names: parser.names })
 }
 
-/// The flags of `(?imsU)`.
+/// The flags that `(?imsU)` sets in a regular expression.
 #[derive(Debug, Clone, Copy, Default)]
 struct RegexpFlags {
     fold_case: bool,
@@ -346,7 +346,8 @@ fn counted(at: &str) -> Option<(Option<RepetitionCount>, &str)> {
     Some((is_possible.then_some(RepetitionCount::Numbers(least, most)), rest))
 }
 
-/// Reads digits without leading zeros.
+/// Reads digits without leading zeros. Returns the number and the text after it. `None` if the text does not begin with
+/// such a number.
 fn number(text: &str) -> Option<(u32, &str)> {
     let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

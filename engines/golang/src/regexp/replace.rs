@@ -90,7 +90,7 @@ impl GoRegexp {
         Ok(result)
     }
 
-    /// Reads a template.
+    /// Splits the template of a replacement into literal text and references to groups.
     fn parts<'t>(&self, template: &'t str) -> Vec<ReplacementPart<'t>> {
         let mut parts = Vec::new();
         let mut rest = template;
@@ -154,7 +154,7 @@ fn push(result: &mut String, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The name after a `$`, and the rest of the template.
+/// The name of the group after a `$`, and the rest of the template. `None` if there is no name or its `}` is missing.
 fn name(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix('{').unwrap_or(text);
     let end = inner.find(|character| !is_of_name(character)).unwrap_or(inner.len());

@@ -360,7 +360,8 @@ fn without_hyphens(text: &str) -> String {
     result
 }
 
-/// The range `a - b` at the beginning of a text, including the spaces around it: its length, `a` and `b`.
+/// The range `a - b` at the beginning of a text, including the spaces around it: its length, `a` and `b`. `None` if the
+/// text does not begin with such a range.
 fn hyphen_range(text: &str) -> Option<(usize, &str, &str)> {
     let spaced = |text: &'_ str| -> usize { text.len() - text.trim_start_matches(is_space).len() };
     let mut at = spaced(text);

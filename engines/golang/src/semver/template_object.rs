@@ -95,7 +95,7 @@ fn is_same(a: &SemverVersion, b: &SemverVersion) -> bool {
     a == b && a.prerelease == b.prerelease && a.metadata == b.metadata && a.original == b.original
 }
 
-/// The methods of both the pointer and the plain type.
+/// The method with this name, if both the pointer and the plain type have it. `None` if they do not.
 fn method(version: Arc<SemverVersion>, name: &str) -> Option<GoFunction> {
     type VersionMethod = fn(&SemverVersion) -> Result<GoRuntimeValue, String>;
     let number = |number: u64| {

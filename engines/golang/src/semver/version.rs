@@ -143,17 +143,17 @@ impl SemverVersion {
         })
     }
 
-    /// The major number.
+    /// The major number, such as 1 in `1.2.3`.
     pub fn major(&self) -> u64 {
         self.major
     }
 
-    /// The minor number.
+    /// The minor number, such as 2 in `1.2.3`.
     pub fn minor(&self) -> u64 {
         self.minor
     }
 
-    /// The patch number.
+    /// The patch number, such as 3 in `1.2.3`.
     pub fn patch(&self) -> u64 {
         self.patch
     }

@@ -28,7 +28,7 @@ pub fn quote(bytes: &[u8], quoting: QuotingStyle) -> Vec<u8> {
     into
 }
 
-/// Go's `strconv.QuoteRune`, or `QuoteRuneToASCII`.
+/// Puts a character in single quotes and escapes it, like Go's `strconv.QuoteRune` or `QuoteRuneToASCII`.
 pub fn quote_char(character: char, quoting: QuotingStyle) -> Vec<u8> {
     let mut into = vec![b'\''];
     escape(character, '\'', quoting, &mut into);

@@ -6,7 +6,7 @@ const DAYS_PER_CYCLE: i64 = 146_097;
 /// The number of seconds after which the calendar repeats, including weekdays.
 pub(super) const CALENDAR_CYCLE_SECONDS: i64 = DAYS_PER_CYCLE * SECONDS_PER_DAY;
 
-/// A day.
+/// A day in the Gregorian calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CalendarDate {
     /// The year. The year 0 precedes the year 1.
@@ -17,7 +17,7 @@ pub struct CalendarDate {
     pub day: u32,
 }
 
-/// A time of day.
+/// A time of day, without a date or time zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct TimeOfDay {
     /// The hour, from 0 to 23.

@@ -105,17 +105,17 @@ impl GoDuration {
         Self(self.0.saturating_abs())
     }
 
-    /// The duration in hours.
+    /// The whole duration in hours, with fractions.
     pub fn hours(self) -> f64 {
         self.in_units(Self::HOUR)
     }
 
-    /// The duration in minutes.
+    /// The whole duration in minutes, with fractions.
     pub fn minutes(self) -> f64 {
         self.in_units(Self::MINUTE)
     }
 
-    /// The duration in seconds.
+    /// The whole duration in seconds, with fractions.
     pub fn seconds(self) -> f64 {
         self.in_units(Self::SECOND)
     }
@@ -130,7 +130,7 @@ impl GoDuration {
         self.0 / Self::MICROSECOND.0
     }
 
-    /// The duration in nanoseconds.
+    /// The whole duration in nanoseconds.
     pub fn nanoseconds(self) -> i64 {
         self.0
     }

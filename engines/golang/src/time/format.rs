@@ -12,7 +12,7 @@ struct LocalTimeFields {
     offset: i32,
 }
 
-/// Writes a time.
+/// Writes a time in the form that a Go layout describes.
 pub(super) fn format(time: &GoTime, layout: &str) -> String {
     let period = time.zone.period(time.seconds);
     let seconds = time.seconds.saturating_add(period.offset.into());

@@ -61,7 +61,7 @@ pub(super) struct LayoutChunk<'l> {
     pub(super) after: &'l [u8],
 }
 
-/// Finds the first element of a layout.
+/// Finds the first element of a layout, such as a year, and the text around it. `None` if only literal text is left.
 pub(super) fn chunk(layout: &[u8]) -> Option<LayoutChunk<'_>> {
     (0..layout.len()).find_map(|start| {
         let (skipped, length, element) = element(&layout[start..])?;
@@ -71,7 +71,8 @@ pub(super) fn chunk(layout: &[u8]) -> Option<LayoutChunk<'_>> {
     })
 }
 
-/// The element at the beginning of a text: how many bytes before it are literal, its length, and the element.
+/// The element at the beginning of a layout: how many bytes before it are literal, its length, and the element. `None`
+/// if no element is at the beginning.
 fn element(text: &[u8]) -> Option<(usize, usize, LayoutElement)> {
     use LayoutElement::{
         Abbreviation, Day, HalfDay, Hour, Hour12, LongMonth, LongWeekday, LongYear, Minute, Month,

@@ -38,7 +38,8 @@ fn duration_type() -> GoType {
     GoType::Named("time.Duration".into(), ReflectKind::Integer(IntegerKind::Int64))
 }
 
-/// An argument. The signature guarantees its type.
+/// The argument at this place, as an object of type `T`. `None` if it is missing or of another type, which the
+/// signature rules out.
 fn given<T: GoObject>(arguments: &[GoRuntimeValue], at: usize) -> Option<&T> {
     let Some(GoRuntimeValue::Object(object)) = arguments.get(at) else { return None };
     let object: &dyn Any = &**object;
@@ -274,7 +275,7 @@ impl GoObject for GoDuration {
     }
 }
 
-/// `time.Month` or `time.Weekday`.
+/// A value of Go's `time.Month` or `time.Weekday`, for templates.
 #[derive(Debug, Clone, Copy)]
 struct MonthOrWeekdayObject {
     type_name: &'static str,

@@ -129,8 +129,9 @@ impl GoTimeZone {
         if is_left { self.period(shown - i64::from(offset)).offset } else { offset }
     }
 
-    /// The offset of an abbreviation. If it is in use at the shown time, it is the offset at that time, or else any
-    /// offset with this abbreviation.
+    /// The offset from UTC that an abbreviation such as `CET` stands for in this zone. If it is in use at the shown
+    /// time, the result is the offset at that time, or else any offset with this abbreviation. `None` if the zone does
+    /// not have it.
     pub(super) fn offset_of_name(&self, name: &str, shown: i64) -> Option<i32> {
         let kinds = match self {
             Self::Utc => return None,
@@ -160,7 +161,8 @@ fn timestamp(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
 }
 
-/// Reads all abbreviations and offsets of a database file (RFC 9636), in the order of the file.
+/// Reads all abbreviations and offsets of a database file of time zones (RFC 9636), in the order of the file. `None` if
+/// the file is damaged.
 fn kinds(data: &[u8]) -> Option<Vec<(String, i32)>> {
     // A block for old readers precedes the block that counts.
     let counts = |header: &[u8]| -> Option<[usize; 6]> {

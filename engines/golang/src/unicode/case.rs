@@ -4,7 +4,7 @@
 
 use super::is_print;
 
-/// Go's `unicode.ToUpper`.
+/// The capital form of a character, by Go's `unicode.ToUpper`.
 pub fn to_upper(character: char) -> char {
     let upper = character.to_uppercase();
     if upper.len() == 1 {
@@ -34,7 +34,7 @@ pub fn to_title(character: char) -> char {
     }
 }
 
-/// Go's `unicode.ToLower`.
+/// The small form of a character, by Go's `unicode.ToLower`.
 pub fn to_lower(character: char) -> char {
     match character {
         'İ' => 'i',

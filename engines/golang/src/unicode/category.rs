@@ -8,13 +8,13 @@ use regex::Regex;
 
 use super::{is_letter, is_print};
 
-/// Go's `unicode.IsUpper`.
+/// Whether a character is a capital letter, by Go's `unicode.IsUpper`.
 pub fn is_upper(character: char) -> bool {
     // Rust also accepts symbols that look like capital letters.
     character.is_uppercase() && is_letter(character)
 }
 
-/// Go's `unicode.IsLower`.
+/// Whether a character is a small letter, by Go's `unicode.IsLower`.
 pub fn is_lower(character: char) -> bool {
     // Rust also accepts symbols, marks and modifier letters that look like small letters.
     let modifies = matches!(
@@ -59,7 +59,7 @@ pub fn is_title(character: char) -> bool {
     )
 }
 
-/// Go's `unicode.IsPunct`.
+/// Whether a character is punctuation, by Go's `unicode.IsPunct`.
 pub fn is_punct(character: char) -> bool {
     static PUNCTUATION: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\p{P}").expect("it is a category of Unicode"));

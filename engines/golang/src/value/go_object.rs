@@ -30,7 +30,7 @@ pub trait GoObject: Any + fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// One field.
+    /// The value of the field with this name. `None` if the object has no such field.
     fn field(&self, name: &str) -> Option<GoRuntimeValue> {
         self.fields().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
@@ -40,7 +40,7 @@ pub trait GoObject: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// A method, bound to this object.
+    /// The method with this name, bound to this object. `None` if the object has no such method.
     fn method(self: Arc<Self>, name: &str) -> Option<GoFunction> {
         let _ = name;
         None
@@ -52,7 +52,7 @@ pub trait GoObject: Any + fmt::Debug + Send + Sync {
     }
 
     /// The text of the pointer's method `String` or `Error`. A template prints it if the value is a field of a struct
-    /// that was reached through a pointer.
+    /// that was reached through a pointer. `None` if the pointer has neither method.
     fn addressed_text(&self) -> Option<GoString> {
         self.text()
     }

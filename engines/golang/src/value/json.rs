@@ -17,7 +17,8 @@ enum OpenDecodeContainer<'a> {
 }
 
 impl<'a> OpenDecodeContainer<'a> {
-    /// Stores the value that was requested last, if there was one, and requests the next one.
+    /// Stores the value that was requested last, if there was one, and requests the next one. `None` if no value is
+    /// left.
     fn next(&mut self, done: Option<GoRuntimeValue>) -> Option<&'a Json> {
         match self {
             Self::List(rest, items) => {

@@ -98,7 +98,7 @@ impl SizedInteger {
         self.number as u64
     }
 
-    /// Whether it is zero.
+    /// Whether the integer is zero.
     pub fn is_zero(self) -> bool {
         self.number == 0
     }
@@ -173,12 +173,12 @@ impl GoType {
     /// `int64`.
     pub const INT64: Self = Self::Integer(IntegerKind::Int64);
 
-    /// `[]interface {}`.
+    /// Go's type `[]interface {}`.
     pub fn list() -> Self {
         Self::Slice(Arc::new(Self::Any))
     }
 
-    /// `map[string]interface {}`.
+    /// Go's type `map[string]interface {}`.
     pub fn map() -> Self {
         Self::Map(Arc::new(Self::Any))
     }

@@ -37,7 +37,7 @@ impl GoSlice {
         Self(Arc::new(GoSliceItems { item_type, items, len, capacity, is_nil: false }))
     }
 
-    /// The nil slice.
+    /// Go's nil slice of this item type.
     pub fn nil(item_type: GoType) -> Self {
         Self(Arc::new(GoSliceItems {
             item_type,
@@ -63,7 +63,7 @@ impl GoSlice {
         self.0.capacity
     }
 
-    /// The items.
+    /// The items of the slice.
     pub fn items(&self) -> &[GoRuntimeValue] {
         &self.0.items[..self.0.len]
     }
@@ -131,7 +131,7 @@ struct GoMapEntries {
 }
 
 impl Default for GoMap {
-    /// An empty `map[string]interface {}`.
+    /// An empty map of Go's type `map[string]interface {}`.
     fn default() -> Self {
         Self::new(GoType::Any, [])
     }
@@ -162,7 +162,7 @@ impl GoMap {
         self.0.is_nil
     }
 
-    /// The value of a key.
+    /// The value of a key. `None` if the map does not have the key.
     pub fn get(&self, key: &[u8]) -> Option<GoRuntimeValue> {
         self.read().get(key).cloned()
     }
@@ -172,7 +172,7 @@ impl GoMap {
         self.read().contains_key(key)
     }
 
-    /// Sets the value of a key and returns the former value.
+    /// Sets the value of a key and returns the former value. `None` if the key is new.
     ///
     /// # Assumes
     /// The map is not nil, for which Go panics. The value has the type of the map's values.
@@ -184,7 +184,7 @@ impl GoMap {
         self.write().insert(key.into(), value)
     }
 
-    /// Removes a key and returns its value.
+    /// Removes a key and returns its value. `None` if the map did not have the key.
     pub fn remove(&self, key: &[u8]) -> Option<GoRuntimeValue> {
         self.write().remove(key)
     }

@@ -89,7 +89,7 @@ impl<'s> TemplateRun<'s, '_> {
         }
     }
 
-    /// The name by which `call` refers to its first argument.
+    /// The name by which a message of the function `call` refers to its first argument. `None` for any other function.
     fn callee(
         &self,
         builtin: BuiltinFunction,

@@ -96,7 +96,7 @@ impl LexToken {
     }
 }
 
-/// The scanner.
+/// The scanner that splits the text of a template into tokens.
 pub(super) struct TemplateLexer<'a> {
     text: &'a [u8],
     left: &'a [u8],
@@ -259,7 +259,7 @@ impl<'a> TemplateLexer<'a> {
         text.iter().take_while(|byte| is_space(**byte)).count()
     }
 
-    /// Whether the closing delimiter is next, and whether it trims the text after it.
+    /// Whether the closing delimiter that is next trims the text after it. `None` if the closing delimiter is not next.
     fn right_delimiter(&self) -> Option<bool> {
         let rest = self.rest();
         if Self::has_right_marker(rest) && rest[TRIM_MARKER_BYTES..].starts_with(self.right) {
@@ -313,7 +313,7 @@ impl<'a> TemplateLexer<'a> {
         }
     }
 
-    /// Skips a comment. Returns a token if the comment is not closed.
+    /// Skips a comment. `None` means that the comment is closed, and a token reports that it is not.
     fn comment(&mut self) -> Option<LexToken> {
         self.at += LEFT_COMMENT.len();
         let Some(found) = find(self.rest(), RIGHT_COMMENT) else {

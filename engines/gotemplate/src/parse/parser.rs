@@ -271,7 +271,7 @@ impl<'a> TemplateParser<'a> {
         self.error(format!("{shown}{within} started at {}:{started}", self.name))
     }
 
-    /// Enters one level deeper.
+    /// Enters one level deeper of nested blocks. The error says that the limit of levels is exceeded.
     fn enter(&mut self) -> Result<()> {
         self.nesting += 1;
         if self.nesting > self.settings.nesting {

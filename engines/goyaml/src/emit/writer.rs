@@ -189,7 +189,7 @@ impl YamlWriter {
         }
     }
 
-    /// Writes double-quoted text.
+    /// Writes text in double quotes, with escapes where they are needed.
     fn escaped(&mut self, text: &str, indent: usize, folding: LineFolding) {
         // Parity(go-yaml v2): a byte order mark at the front gets all characters escaped.
         let escapes_all = text.starts_with('\u{feff}');

@@ -45,7 +45,8 @@ pub(crate) fn rfc3339(text: &str) -> Option<String> {
     Some(format!("{date}T{clock}{dot}{fraction}{zone}"))
 }
 
-/// An offset of hours and minutes as Go writes it: 60 minutes are an hour.
+/// Writes an offset of hours and minutes as Go does, where 60 minutes are an hour. `None` if it is not valid or a day
+/// or longer.
 fn offset(zone: &str) -> Option<String> {
     let (sign, rest) = zone.split_at(1);
     let (hours, minutes) = rest.split_once(':')?;

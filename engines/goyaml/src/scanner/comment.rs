@@ -69,7 +69,7 @@ impl CommentLines {
 }
 
 impl YamlScanner<'_> {
-    /// Takes the first comment, if it belongs to the next token.
+    /// Takes the first comment. `None` if there is none, or if it does not belong to the next token.
     ///
     /// The caller must have read that token.
     pub(crate) fn comment_of_next_token(&mut self) -> Option<ScannedComment> {
@@ -83,7 +83,7 @@ impl YamlScanner<'_> {
         self.comments.pop_front()
     }
 
-    /// Takes the error that was found where Go continued.
+    /// Takes the error that was found where Go continued. `None` if there is none.
     pub(crate) fn take_deferred(&mut self) -> Option<Error> {
         self.deferred.take()
     }

@@ -6,7 +6,7 @@ use crate::reader::YamlMark;
 use crate::token::{YamlToken, YamlTokenKind};
 
 impl YamlScanner<'_> {
-    /// Reads `&name` or `*name`.
+    /// Reads the anchor `&name` or the alias `*name`. `kind` makes the token from the name.
     pub(super) fn scan_anchor(
         &mut self,
         kind: impl FnOnce(String) -> YamlTokenKind,
@@ -136,7 +136,7 @@ impl YamlScanner<'_> {
         Ok(())
     }
 
-    /// The value of the hexadecimal digit at this distance.
+    /// The value of the hexadecimal digit at this distance. `None` if the character there is no such digit.
     pub(super) fn hex(&self, ahead: usize) -> Option<u32> {
         char::from(self.reader.peek(ahead)).to_digit(16)
     }

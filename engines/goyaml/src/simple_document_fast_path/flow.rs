@@ -6,7 +6,8 @@ use super::scalar::{is_over, meaning, plain_key, plain_key_length, quoted};
 /// How deep these collections may be nested. The functions recurse to this depth.
 const MAX_DEPTH: usize = 16;
 
-/// Reads a collection that is the rest of a line. `left` is how many values may still be read.
+/// Reads a collection that is the rest of a line. `left` is how many values may still be read. `None` if the text is
+/// not simple enough for the fast path.
 pub(super) fn read<M: ValueBuilder>(text: &str, left: &mut usize) -> Option<M::Value> {
     let mut line = FlowLine { rest: text, left };
     let value = line.value::<M>(MAX_DEPTH)?;
@@ -93,7 +94,7 @@ impl FlowLine<'_, '_> {
         Some(M::key(&key))
     }
 
-    /// Reads a scalar without quotes. Its characters never have a special meaning.
+    /// Reads a scalar without quotes whose characters never have a special meaning. `None` if it may have one.
     fn word(&mut self) -> Option<&str> {
         let is_plain = |byte: &u8| {
             byte.is_ascii_alphanumeric()

@@ -6,7 +6,7 @@ use super::{MAX_KEY, ValueBuilder, is_end, number};
 use crate::YamlDialect;
 use crate::scalar_resolve::{ResolvedScalar, resolve};
 
-/// A key as text, and the text after its colon.
+/// The text of a key, and the text after its colon. `None` if there is no simple key.
 pub(super) fn key(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let (key, rest) = match text.as_bytes().first()? {
         b'"' | b'\'' => quoted(text)?,
@@ -26,7 +26,7 @@ pub(super) fn plain_key_length(text: &str) -> usize {
     text.bytes().take_while(is_of_key).count()
 }
 
-/// The text of a key that is written without quotes.
+/// The text of a key that is written without quotes. `None` if the fast path cannot read it.
 pub(super) fn plain_key(key: &str) -> Option<Cow<'_, str>> {
     if key.starts_with('-') {
         return None;
@@ -57,7 +57,7 @@ pub(super) fn is_over(rest: &str) -> bool {
     text.is_empty() || text.starts_with('#') && text.len() < rest.len()
 }
 
-/// The text of a quoted scalar, and the text after it.
+/// The text of a quoted scalar, and the text after the closing quote. `None` if the fast path cannot read it.
 pub(super) fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let quote = *text.as_bytes().first()?;
     let inside = text.get(1..)?;
@@ -87,7 +87,7 @@ pub(super) fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     }
 }
 
-/// The value of a scalar without quotes that is the rest of a line.
+/// The value of a scalar without quotes that is the rest of a line. `None` if the fast path cannot read it.
 pub(super) fn plain<M: ValueBuilder>(text: &str) -> Option<M::Value> {
     let is_key = text.ends_with(':') || text.contains(": ");
     if is_key || !begins_plain(text) {
@@ -110,7 +110,7 @@ fn begins_plain(text: &str) -> bool {
     }
 }
 
-/// The value of a text without quotes.
+/// The value that a text without quotes stands for, such as a number. `None` if the fast path cannot read it.
 pub(super) fn meaning<M: ValueBuilder>(text: &str) -> Option<M::Value> {
     Some(match resolve(YamlDialect::V2, "", text).ok()? {
         ResolvedScalar::Null => M::null(),
@@ -150,7 +150,8 @@ pub(super) struct OpenBlockScalar {
 }
 
 impl OpenBlockScalar {
-    /// Begins a block scalar by its first line.
+    /// Begins a block scalar by its first line, such as `|-`. `None` if the line is not simple enough for the fast
+    /// path.
     pub(super) fn begin(text: &str, outer: usize, is_kept: bool) -> Option<Self> {
         let chomping = match text.get(1..)? {
             "" => BlockChomping::Clip,

@@ -55,7 +55,7 @@ impl YamlNodeStyle {
         self.0 & other.0 == other.0
     }
 
-    /// The style without `other`.
+    /// This style without the flags of `other`.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -134,7 +134,7 @@ impl YamlNode {
         Self { tag: tag.into(), value: value.into(), ..Self::default() }
     }
 
-    /// A list.
+    /// A node that is a list of these items.
     pub fn sequence(items: Vec<Self>) -> Self {
         let tag = "!!seq".into();
         Self { kind: YamlNodeKind::Sequence, tag, content: items.into(), ..Self::default() }
@@ -153,12 +153,12 @@ impl YamlNode {
         content.chunks_exact(2).map(|entry| (&entry[0], &entry[1]))
     }
 
-    /// The value of the first key of a map that is a scalar with this text.
+    /// The value of the first entry of a map whose key is a scalar with this text. `None` if the map has no such key.
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.entries().find(|(known, _)| known.is_key(key)).map(|(_, value)| value)
     }
 
-    /// Like [`Self::get`], for changing the value.
+    /// Like [`Self::get`], for changing the value. `None` if the map has no such key.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
         let at = self.entries().position(|(known, _)| known.is_key(key))?;
         self.content.get_mut(2 * at + 1)

@@ -1,6 +1,6 @@
 //! The anchor and the comments of a node. Only few nodes have them.
 
-/// The kinds of notes.
+/// The kinds of notes that a node can have: an anchor and comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnchorOrCommentKind {
     /// The name by which aliases refer to the node.
@@ -24,7 +24,7 @@ pub struct NodeAnchorAndComments(
 );
 
 impl NodeAnchorAndComments {
-    /// Notes without an anchor.
+    /// Notes with these comments, without an anchor.
     pub(super) fn comments(head: String, line: String, foot: String) -> Self {
         Self::of([String::new(), head, line, foot])
     }

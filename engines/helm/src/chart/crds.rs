@@ -5,7 +5,7 @@
 use super::go_path_and_quote::extension;
 use super::{Chart, ChartFile};
 
-/// A file with CRDs.
+/// A file of a chart with CRDs.
 #[derive(Debug, Clone)]
 pub struct ChartCrdFile {
     /// The path of the file, beginning with the outermost chart: `app/charts/db/crds/backup.yaml`.

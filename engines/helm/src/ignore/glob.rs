@@ -4,7 +4,7 @@
 
 use golang::unicode::decode;
 
-/// A parsed pattern.
+/// A parsed pattern of a `.helmignore` file.
 #[derive(Debug, Clone)]
 pub(super) struct HelmIgnoreGlob(Vec<GlobChunk>);
 
@@ -91,7 +91,8 @@ impl HelmIgnoreGlob {
 }
 
 impl GlobChunk {
-    /// Matches this part at the beginning of a name. Returns the rest of the name.
+    /// Matches this part at the beginning of a name. Returns the rest of the name, or `None` if the part does not
+    /// match.
     fn fit<'n>(&self, mut name: &'n [u8]) -> Option<&'n [u8]> {
         for part in &self.parts {
             let (character, width) = decode(name);
@@ -112,7 +113,8 @@ impl GlobChunk {
     }
 }
 
-/// Reads a class after its `[`. Returns the class and the text after its `]`.
+/// Reads a character class after its `[`. Returns the class and the text after its `]`, or `None` if the class is not
+/// valid.
 fn class(text: &str) -> Option<(GlobPart, &str)> {
     let is_negated = text.starts_with('^');
     let mut rest = text.strip_prefix('^').unwrap_or(text);
@@ -131,7 +133,7 @@ fn class(text: &str) -> Option<(GlobPart, &str)> {
     }
 }
 
-/// Reads one character of a class. Returns it and the text after it, which must not be empty.
+/// Reads one character of a class, which may be escaped. Returns it and the text after it. `None` if either is missing.
 fn member(text: &str) -> Option<(char, &str)> {
     if text.starts_with(['-', ']']) {
         return None;

@@ -6,7 +6,7 @@ use crate::capabilities::KubeVersion;
 /// version that removes it or `-`, and the replacement if there is one.
 const KINDS: &str = include_str!("deprecated.txt");
 
-/// The warning about a kind, if a version of Kubernetes deprecates it.
+/// The warning that a version of Kubernetes deprecates a kind. `None` if it does not.
 pub(super) fn warning(api_version: &str, kind: &str, kubernetes: &KubeVersion) -> Option<String> {
     let line = KINDS.lines().find_map(|line| {
         line.strip_prefix(api_version)?.strip_prefix(' ')?.strip_prefix(kind)?.strip_prefix(' ')

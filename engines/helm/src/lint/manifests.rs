@@ -183,7 +183,7 @@ fn misfit(value: &Value, place: &str) -> String {
     )
 }
 
-/// The first line that is not empty, if it is indented.
+/// The first line that is not empty, if it is indented. `None` if it is not, or if all lines are empty.
 fn indented(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().find(|line| !line.trim().is_empty())?;

@@ -9,7 +9,7 @@ use crate::chart::{ChartMetadata, ChartMetadataDraft, METADATA, base, quoted};
 
 const FILE: &str = "Chart.yaml";
 
-/// Checks a `Chart.yaml`.
+/// Checks a `Chart.yaml` and adds what is wrong with it to `found`.
 pub(super) fn check(yaml: &[u8], found: &mut LintMessages) {
     let mut draft = ChartMetadataDraft::default();
     if let Err(error) = draft.read(yaml) {
@@ -62,7 +62,8 @@ pub(super) fn check(yaml: &[u8], found: &mut LintMessages) {
     }
 }
 
-/// A key of `Chart.yaml` that occurs twice, or that Helm's struct does not have.
+/// The message about a key of `Chart.yaml` that occurs twice, or that Helm's struct does not have. `None` if there is
+/// none.
 fn beyond(yaml: &[u8]) -> Option<String> {
     let read = match goyaml::to_json_strict(yaml) {
         Ok(read) => read,
@@ -75,7 +76,7 @@ fn beyond(yaml: &[u8]) -> Option<String> {
     ))
 }
 
-/// The first key that is unknown, in the order of keys.
+/// The first key of `Chart.yaml`, in the order of keys, that Helm's struct does not have. `None` if all keys are known.
 fn unknown(metadata: &Map<String, Value>) -> Option<&str> {
     let is_known = |key: &str, known: &[&str]| known.iter().any(|name| goyaml::is_field(key, name));
     let fields: Vec<&str> = METADATA.iter().map(|(name, _)| *name).chain(["deprecated"]).collect();
@@ -126,7 +127,7 @@ fn api_version(metadata: &ChartMetadata) -> Option<String> {
     }
 }
 
-/// The problem of a field whose value is not a text.
+/// The problem of a field of `Chart.yaml` whose value is not a text. `None` if the field is a text or missing.
 fn no_text(fields: &Value, key: &str) -> Option<String> {
     let kind = match fields.get(key)? {
         Value::String(_) => return None,

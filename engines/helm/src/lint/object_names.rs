@@ -4,7 +4,7 @@ use crate::chart::quoted;
 
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 
-/// What is wrong with the name of an object of this kind, in the words of the API server.
+/// What is wrong with the name of an object of this kind, in the words of the API server. `None` if the name is valid.
 pub(super) fn problem(kind: &str, name: &str) -> Option<String> {
     let problems = match kind.to_ascii_lowercase().as_str() {
         "service" => dns_1035_label(name),

@@ -61,7 +61,7 @@ impl ManifestHead {
         }
     }
 
-    /// The value of an annotation.
+    /// The value of an annotation of the manifest. `None` if the manifest does not have the annotation.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.annotations.get(name).map(String::as_str)
     }

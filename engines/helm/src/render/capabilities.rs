@@ -97,7 +97,8 @@ impl GoObject for KubeVersionObject {
         Some(GoFunction::new(signature, move |_| Ok(GoRuntimeValue::from(text.as_str()))))
     }
 
-    /// Parity(helm 4): only the pointer to it has the method, so a copy prints as a struct.
+    /// The version as text, which is never `None`. Parity(helm 4): only the pointer to it has the method, so a copy
+    /// prints as a struct.
     fn addressed_text(&self) -> Option<GoString> {
         Some(self.version().compared().into())
     }

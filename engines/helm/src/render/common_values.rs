@@ -24,7 +24,7 @@ impl CommonValuesMap {
     }
 }
 
-/// A plain map.
+/// A plain map of Go with these entries.
 pub(super) fn of<const ENTRY_COUNT: usize>(
     entries: [(&str, GoRuntimeValue); ENTRY_COUNT],
 ) -> GoMap {

@@ -28,7 +28,8 @@ pub struct TemplateErrorTraceEntry {
     pub missing: Option<String>,
 }
 
-/// The trace of a failure, the outermost template first. `text` finds the text of a file.
+/// The trace of a failure, with the outermost template first. `text` returns the text of a file, or `None` if it is
+/// unknown.
 pub(super) fn of(
     failure: &TemplateFunctionError,
     text: impl Fn(&str) -> Option<Arc<[u8]>>,
@@ -84,7 +85,8 @@ fn line_of(text: &[u8], line: usize) -> Option<String> {
     Some(String::from_utf8_lossy(line).trim_end().to_owned())
 }
 
-/// The nil value of an error. For `.Values.a.b` and `nil pointer evaluating interface {}.b`, it is `.Values.a`.
+/// The expression whose value was nil, according to an error. For `.Values.a.b` and `nil pointer evaluating interface
+/// {}.b`, it is `.Values.a`. `None` if the error is another one.
 fn missing(node: &str, message: &str) -> Option<String> {
     let name = message.strip_prefix("nil pointer evaluating interface {}.")?;
     let mut at = 0;

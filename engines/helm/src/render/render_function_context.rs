@@ -108,7 +108,7 @@ impl RenderFunctionContext {
         }
     }
 
-    /// The parsed text, if it was parsed into this set before.
+    /// The templates of a text, if the text was parsed into this set before. `None` if it was not.
     pub(super) fn parsed(&self, set: &TemplateSet, text: &GoString) -> Option<ParsedTemplateText> {
         self.state().parsed.get(text).filter(|parsed| parsed.below.is_same(set)).cloned()
     }

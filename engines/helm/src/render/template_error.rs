@@ -45,7 +45,7 @@ pub(super) fn of_failure(file: &str, failure: &TemplateFunctionError) -> String 
     }
 }
 
-/// The message of a chart author within an error.
+/// The message of a chart author within the text of an error. `None` if the text contains no such message.
 fn said(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once(MARKS.0)?;
     rest.rsplit_once(MARKS.1).map(|(said, _)| said)
@@ -73,7 +73,7 @@ impl TemplateErrorFrame {
         text
     }
 
-    /// Parses the text of an error.
+    /// Parses the text of a template error into its place and message. `None` if the text has another form.
     fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("template: ")?;
         if rest.starts_with("no template ") {

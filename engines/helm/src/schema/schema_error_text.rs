@@ -144,7 +144,7 @@ fn keywords<'a>(way: &'a [SchemaStep<'a>]) -> impl Iterator<Item = (&'static str
 }
 
 /// The path to a group of errors that the crate reports as errors of a whole schema, because the group was the only
-/// error of a keyword.
+/// error of a keyword. `None` if the error is no such group.
 fn lost_group<'a>(error: &'a ValidationError<'_, '_>, from: &str) -> Option<Vec<SchemaStep<'a>>> {
     let is_whole = matches!(error.kind, ErrorKind::Schema { .. } | ErrorKind::Reference { .. });
     if !is_whole || error.causes.len() < 2 {

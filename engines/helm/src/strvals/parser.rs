@@ -23,7 +23,7 @@ pub(super) struct SetValueParser<'t, 'f> {
     replaced: Vec<ListReplacement>,
 }
 
-/// Why parsing stops.
+/// Why parsing of a `--set` text stops.
 enum SetParseHalt {
     /// The text has ended.
     End,

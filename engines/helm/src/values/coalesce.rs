@@ -18,7 +18,7 @@ use crate::warning::{HelmWarning, WarningLevel};
 /// The key of the table that all charts share.
 const GLOBAL: &str = "global";
 
-/// The merged values.
+/// The values of a chart and its sub-charts after merging, with warnings.
 #[derive(Debug, Clone)]
 pub struct CoalescedValues {
     /// The values. They share no table with the input.
@@ -69,7 +69,7 @@ pub(super) fn whole(
     Ok(CoalescedValues { values, warnings: run.warnings })
 }
 
-/// What happens to nulls.
+/// Whether a null stays in the merged values, or removes its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NullHandling {
     Keep,

@@ -35,7 +35,7 @@ pub(super) fn exact_json(values: &GoMap) -> Result<Json, NotJsonError> {
     table(values, exact, 0, &mut ValuesBudget::new())
 }
 
-/// Converts a float to a JSON number.
+/// Converts a float to a JSON number. `None` if JSON has no such number.
 type FloatConverter = fn(f64) -> Option<Number>;
 
 fn table(
@@ -85,8 +85,8 @@ fn unsupported(value: &GoRuntimeValue) -> NotJsonError {
     NotJsonError::Unsupported(value.type_name())
 }
 
-/// A float as Go writes it: whole numbers below 1e21 have no fraction. They have the digits that identify the float,
-/// and then zeros.
+/// A float as a JSON number, written as Go does: whole numbers below 1e21 have no fraction. They have the digits that
+/// identify the float, and then zeros. `None` for infinity and NaN.
 fn as_written(float: f64) -> Option<Number> {
     let is_negative_zero = float == 0.0 && float.is_sign_negative();
     if float.fract() != 0.0 || is_negative_zero {

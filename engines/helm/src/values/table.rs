@@ -8,7 +8,7 @@ use golang::value::{GoMap, GoSlice, GoType};
 
 use super::{Error, ValuesBudget};
 
-/// A table without entries.
+/// A table of values without entries.
 pub(crate) fn empty() -> GoMap {
     GoMap::new(GoType::Any, [])
 }

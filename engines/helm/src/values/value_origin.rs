@@ -14,7 +14,7 @@ use crate::chart::Chart;
 /// The key of the table that every sub-chart gets, too.
 const GLOBAL_VALUES_KEY: &[u8] = b"global";
 
-/// One source of values.
+/// One source of a release's values, such as a ConfigMap.
 #[derive(Debug, Clone)]
 pub struct ValuesLayer {
     /// The name of the source in messages, such as `ConfigMap/defaults`.
@@ -140,7 +140,8 @@ impl ValueOriginSearch<'_> {
         Ok(uppermost().find(is_it).or_else(or_table))
     }
 
-    /// The value of a layer at a path. Globals of a chart also count for its sub-charts.
+    /// The value that a layer has at a path. `None` if the layer does not have it. Globals of a chart also count for
+    /// its sub-charts.
     fn at(&self, layer: usize, path: &[ValuePathPart]) -> Option<GoRuntimeValue> {
         let layer = self.layers.get(layer)?;
         let below = below(path, &layer.at);

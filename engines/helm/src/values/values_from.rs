@@ -15,7 +15,7 @@ use super::table::{copied, dismantle, empty};
 use super::{Error, NotJsonError, ValuesBudget};
 use crate::strvals::{self, ListReplacement, SetValueMode};
 
-/// One entry of `spec.valuesFrom`.
+/// One entry of a HelmRelease's `spec.valuesFrom`.
 #[derive(Debug, Clone, Default)]
 pub struct ValuesReference {
     /// The kind: `ConfigMap` or `Secret`.

@@ -19,7 +19,7 @@ use golang::path::{clean, join};
 /// The files in which a chart names its dependencies, besides `Chart.yaml`.
 const LOCKS: [&str; 3] = ["requirements.yaml", "requirements.lock", "Chart.lock"];
 
-/// The content of `Chart.yaml`.
+/// The parsed content of a chart's `Chart.yaml`. The error says that the file is missing or not readable.
 fn metadata(tree: &ChartFileTree) -> Result<ValuesMap> {
     let text = tree.get("Chart.yaml").ok_or("Chart.yaml is missing")?;
     yaml::read_map(text).map_err(|error| unreadable("Chart.yaml", error))

@@ -29,7 +29,8 @@ impl FileTreeWithChartDirectory {
     }
 }
 
-/// The path within the directory.
+/// The path relative to the directory of the chart, which is empty for the directory itself. `None` if the path is
+/// elsewhere.
 fn within(path: &RelPath) -> Option<&str> {
     let rest = path.as_str().strip_prefix(ROOT.trim_start_matches('/'))?;
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }

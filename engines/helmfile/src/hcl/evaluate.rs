@@ -98,7 +98,7 @@ pub(super) fn is_equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Evaluates expressions.
+/// Evaluates expressions of HCL, within a limit of steps and depth.
 #[derive(Debug)]
 pub(super) struct HclEvaluator {
     left: usize,
@@ -112,7 +112,7 @@ impl Default for HclEvaluator {
 }
 
 impl HclEvaluator {
-    /// Takes steps.
+    /// Takes steps from what is left for the evaluation. The error says that too few are left.
     pub(super) fn take(&mut self, steps: usize) -> Result<()> {
         let over = || Error::from(format!("more than {MAX_EVALUATION_STEPS} steps are needed"));
         self.left = self.left.checked_sub(steps).ok_or_else(over)?;

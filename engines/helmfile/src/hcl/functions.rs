@@ -87,7 +87,7 @@ fn object(value: &Value) -> Result<&ValuesMap> {
     value.as_object().ok_or_else(|| "an object is required".into())
 }
 
-/// A whole number.
+/// Reads a value as a whole number. The error says that a whole number is required.
 fn whole(value: &Value) -> Result<i64> {
     let float = float(value)?;
     #[expect(clippy::cast_possible_truncation, reason = "it is a whole number that fits")]

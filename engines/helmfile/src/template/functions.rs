@@ -16,7 +16,7 @@ use golang::path::join;
 /// The extra bytes that count for each value when it is converted to text.
 const NODE_OVERHEAD_BYTES: usize = 64;
 
-/// All functions of templates.
+/// All functions that templates of helmfiles can call.
 pub(super) fn functions() -> TemplateFunctions {
     let mut functions = sprig::functions::<TemplateFunctionContext>();
     let text = || GoType::String;
@@ -66,7 +66,7 @@ pub(super) fn functions() -> TemplateFunctions {
     functions
 }
 
-/// Functions that read files.
+/// Adds the functions of templates that read files.
 fn files(functions: &mut TemplateFunctions) {
     let text = || GoType::String;
     functions.insert("readFile", FunctionSignature::new([text()], text()), |call, arguments| {
@@ -117,7 +117,7 @@ fn files(functions: &mut TemplateFunctions) {
     });
 }
 
-/// Functions that run programs.
+/// Adds the functions of templates that run programs.
 fn programs(functions: &mut TemplateFunctions) {
     let list = || GoType::Slice(std::sync::Arc::new(GoType::Any));
     let exec =
@@ -305,7 +305,7 @@ impl golang::value::GoObject for DirEntry {
     }
 }
 
-/// `get PATH [DEFAULT] OBJECT`.
+/// The function `get PATH [DEFAULT] OBJECT` of templates, which reads the value at a path in an object.
 fn get(
     _: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],

@@ -56,7 +56,7 @@ impl GoObject for TemplateDataStruct {
     }
 }
 
-/// `types.NamespacedName`.
+/// A namespace and a name in the data of commit messages: Flux's `types.NamespacedName`.
 #[derive(Debug)]
 struct NamespacedName {
     namespace: String,
@@ -104,7 +104,7 @@ impl GoObject for NamespacedName {
     }
 }
 
-/// `update.Result`.
+/// The result of an update in the data of commit messages: Flux's `update.Result`.
 #[derive(Debug)]
 struct UpdateResultData {
     files: GoRuntimeValue,
@@ -183,7 +183,7 @@ pub(super) fn template_data_bytes(data: &CommitMessageData<'_>) -> u64 {
     changes + names + BYTES_PER_PLACE * places + files + values
 }
 
-/// `source.TemplateData`.
+/// The data with which the template of a commit message is rendered: Flux's `source.TemplateData`.
 pub(super) fn template_data(data: &CommitMessageData<'_>) -> GoRuntimeValue {
     let namespace = data.namespace.to_owned();
     let name = data.name.to_owned();

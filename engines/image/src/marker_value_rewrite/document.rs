@@ -51,7 +51,7 @@ impl<'t> LineFeedText<'t> {
         &self.text
     }
 
-    /// The original text.
+    /// The text of the document before any change.
     pub(super) fn original(&self) -> &'t str {
         self.original
     }
@@ -105,7 +105,7 @@ pub(super) fn document(
     Ok(document.filter(|document| document.content.first().is_some_and(|it| it.tag != NULL)))
 }
 
-/// The value of the first key of a map with this text.
+/// The value of the first key of a map with this text. `None` if the map has no such key.
 pub(super) fn field<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {
     node.entries().find(|(key, _)| key.value == name).map(|(_, value)| value)
 }

@@ -89,7 +89,8 @@ fn reverse_from(open: &mut [PlacedYamlNode<'_>], first: usize) {
 }
 
 impl SeenMarkers {
-    /// The assignment in the comment after a value, or else in the comment above it.
+    /// The assignment in the comment after a value, or else in the comment above it. `None` if the comment has no
+    /// marker or names an unknown setter.
     fn read(&mut self, node: &YamlNode, setters: &ImageSetterValues) -> Option<MarkerAssignment> {
         let line = node.notes.get(AnchorOrCommentKind::Line);
         let is_behind = !line.is_empty();

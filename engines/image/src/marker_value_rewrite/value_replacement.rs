@@ -38,7 +38,7 @@ struct ScalarEdit {
     value: String,
 }
 
-/// Bytes that are replaced.
+/// A range of bytes of a file, and the text that replaces it.
 #[derive(Debug)]
 struct TextEdit {
     bytes: Range<usize>,
@@ -231,6 +231,7 @@ fn place(
 }
 
 /// Writes a value on one line as Flux does. It keeps the quotes of the old value, or gets quotes if it needs them.
+/// `None` if it does not fit on one line.
 fn inline(edit: &ScalarEdit) -> Option<String> {
     let is_single = edit.style.contains(YamlNodeStyle::SINGLE_QUOTED) && !edit.value.contains('\n');
     let is_quoted = edit.style.is_quoted() || edit.value.is_empty() || edit.value.contains('\n');
@@ -260,7 +261,8 @@ fn inline(edit: &ScalarEdit) -> Option<String> {
     (!text.contains('\n')).then_some(text)
 }
 
-/// Writes a block scalar. It stays a block if the new value is one line.
+/// Writes a block scalar with its new value. It stays a block if the new value is one line. Returns the edits of the
+/// text, or `None` if the value cannot be written.
 fn block(edit: &ScalarEdit, old: &str) -> Option<Vec<TextEdit>> {
     let (header, content) = match old.split_once('\n') {
         Some((header, content)) => (header, content),
@@ -319,7 +321,7 @@ pub(super) fn is_special(value: &str) -> bool {
     is_no_json || goyaml::to_json(value.as_bytes()).is_ok_and(|value| !value.is_string())
 }
 
-/// Applies the edits, and returns the file if it reads back as expected.
+/// Applies the edits, and returns the new file. `None` if the file does not read back as expected.
 fn written(
     text: &LineFeedText<'_>,
     mut edits: Vec<TextEdit>,

@@ -372,7 +372,7 @@ fn copy(annotations: &mut YamlNode, from: &str, to: &str) {
     }
 }
 
-/// kyaml's `ClearEmptyAnnotations`.
+/// Removes empty annotations and empty metadata from an object, like kyaml's `ClearEmptyAnnotations`.
 fn clear_empty(root: &mut YamlNode) {
     let is_empty = |node: &YamlNode, name: &str| {
         field(node, name).is_some_and(|value| value.content.is_empty())

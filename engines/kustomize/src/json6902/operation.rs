@@ -235,7 +235,7 @@ fn fail(text: String) -> Result<(), Error> {
     Err(Error::Operation(text))
 }
 
-/// The list or object that contains the end of a path, and the key in it.
+/// The list or object that contains the end of a path, and the key in it. `None` if the path leads nowhere.
 fn find<'j>(root: &'j mut JsonPatchValue, path: &str) -> Option<(&'j mut JsonPatchValue, String)> {
     let (_, path) = path.split_once('/')?;
     let mut parts: Vec<&str> = path.split('/').collect();

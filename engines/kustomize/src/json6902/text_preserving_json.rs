@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 
 use super::{Error, MAX_DEPTH, VALUE_OVERHEAD_BYTES};
 
-/// A value.
+/// A JSON value that keeps the original text of its scalars.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JsonPatchValue {
     /// A null that was read, or the value of a missing key.

@@ -78,7 +78,7 @@ decode_struct!(HelmChart, "types", "HelmChart", {
     "devel" => devel,
 });
 
-/// An entry of `helmChartInflationGenerator`.
+/// An entry of `helmChartInflationGenerator` in a kustomization file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HelmChartArgs {
     chart_name: String,

@@ -43,7 +43,7 @@ decode_struct!(KustomizationMetadata, "types", "ObjectMeta", {
     "annotations" => annotations,
 });
 
-/// An entry of `labels`.
+/// An entry of `labels` in a kustomization file: labels that objects get.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LabelEntry {
     pub(crate) pairs: BTreeMap<String, String>,
@@ -59,7 +59,7 @@ decode_struct!(LabelEntry, "types", "Label", {
     "fields" => fields,
 });
 
-/// An entry of `images`.
+/// An entry of `images` in a kustomization file: an image and what replaces its name or tag.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ImageEntry {
     pub(crate) name: String,
@@ -77,7 +77,7 @@ decode_struct!(ImageEntry, "types", "Image", {
     "digest" => digest,
 });
 
-/// An entry of `replicas`.
+/// An entry of `replicas` in a kustomization file: the number of replicas of a workload.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReplicaEntry {
     pub(crate) name: String,
@@ -233,7 +233,7 @@ decode_struct!(Replacement, "types", "Replacement", {
     "sourceValue" => source_value,
 });
 
-/// An entry of `replacements`.
+/// An entry of `replacements` in a kustomization file, given there or in the file at `path`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReplacementField {
     pub(crate) replacement: Replacement,
@@ -247,7 +247,7 @@ decode_struct!(ReplacementField, "types", "ReplacementField", {
     "path" => path,
 });
 
-/// An entry of `vars`.
+/// An entry of `vars` in a kustomization file: a variable and the field that has its value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct VariableEntry {
     pub(crate) name: String,
@@ -322,7 +322,7 @@ impl ObjectReference {
     }
 }
 
-/// `sortOptions`.
+/// The field `sortOptions` of a kustomization file, which says how objects are ordered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SortOptions {
     pub(crate) order: String,
@@ -378,7 +378,7 @@ impl GeneratorOptions {
     }
 }
 
-/// An entry of `configMapGenerator`.
+/// An entry of `configMapGenerator` in a kustomization file: a ConfigMap to generate.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GeneratorArgs {
     pub(crate) metadata: KustomizationMetadata,
@@ -403,7 +403,7 @@ decode_struct!(GeneratorArgs, "types", "ConfigMapArgs", {
     "GeneratorArgs.options" => options,
 });
 
-/// An entry of `secretGenerator`.
+/// An entry of `secretGenerator` in a kustomization file: a Secret to generate.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SecretArgs {
     pub(crate) generator: GeneratorArgs,

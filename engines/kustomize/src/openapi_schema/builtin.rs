@@ -10,7 +10,7 @@
 
 use std::sync::LazyLock;
 
-/// API version and kind.
+/// The API version and the kind by which built-in schemas are found.
 type ApiVersionAndKind = (&'static str, &'static str);
 
 /// One shape on each line. Shapes refer to each other by line number, from 0. A line is `map FIELD=SHAPE…`, where `*` means any
@@ -44,20 +44,20 @@ fn find<K: Ord>(table: &[(K, &'static str)], name: &K) -> Option<&'static str> {
     table.get(at).map(|(_, what)| *what)
 }
 
-/// Whether objects of a kind live in namespaces.
+/// Whether objects of a built-in kind live in namespaces. `None` if the kind is not built in.
 pub(super) fn is_namespaced(api_version: &str, kind: &str) -> Option<bool> {
     // The name that is looked for may live shorter than the table.
     let table: &[((&str, &str), &'static str)] = &SCOPES;
     find(table, &(api_version, kind)).map(|scope| scope == "namespace")
 }
 
-/// The shape of a kind.
+/// The shape of a built-in kind. `None` if the kind is not built in.
 pub(super) fn of(api_version: &str, kind: &str) -> Option<BuiltinShape> {
     let table: &[((&str, &str), &'static str)] = &KINDS;
     find(table, &(api_version, kind)).and_then(BuiltinShape::numbered)
 }
 
-/// The shape of a definition.
+/// The shape of a built-in definition. `None` if there is no definition with this name.
 pub(super) fn definition(name: &str) -> Option<BuiltinShape> {
     let table: &[(&str, &'static str)] = &DEFINITIONS;
     find(table, &name).and_then(BuiltinShape::numbered)
@@ -85,13 +85,13 @@ impl BuiltinShape {
         parts.find(|(known, _)| *known == name).and_then(|(_, number)| Self::numbered(number))
     }
 
-    /// The shape of a field.
+    /// The shape of a field. `None` if this shape does not describe the field.
     pub(super) fn field(self, name: &str) -> Option<Self> {
         let named = if matches!(name, "[]" | "*") { None } else { self.part(name) };
         named.or_else(|| self.part("*"))
     }
 
-    /// The shape of a list's items.
+    /// The shape of a list's items. `None` if this is not the shape of a list.
     pub(super) fn items(self) -> Option<Self> {
         self.part("[]").filter(|_| matches!(self.parts().0, "list" | "merge"))
     }

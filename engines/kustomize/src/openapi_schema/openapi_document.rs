@@ -131,7 +131,7 @@ fn keys(schema: &Value) -> Vec<String> {
     keys.into_iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// The API version and the kind that an extension names.
+/// The API version and the kind that an extension of a schema names. `None` if it lacks the version or the kind.
 fn kind_of(kind: &Value) -> Option<(String, String)> {
     let text = |key| kind.get(key).and_then(Value::as_str);
     let version = text("version")?;

@@ -66,7 +66,7 @@ impl LabelSelector {
         LabelSelectorParser { tokens: tokens(text), at: 0 }.parse()
     }
 
-    /// Whether labels match. `label` returns the value of a key.
+    /// Whether the labels of an object match. `label` returns the value of a key, or `None` if the label is missing.
     pub fn matches<'v>(&self, label: impl Fn(&str) -> Option<&'v str>) -> bool {
         self.0.iter().all(|requirement| requirement.matches(label(&requirement.key)))
     }

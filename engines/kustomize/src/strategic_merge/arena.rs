@@ -11,7 +11,7 @@ use super::{MAX_DEPTH, StrategicMergeError};
 use crate::budget::{self, BuildBudget};
 use crate::field::{self, WrongNodeKind};
 
-/// Which node.
+/// The place of a node in the arena of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ArenaNodeId(usize);
 
@@ -38,7 +38,7 @@ impl IndexMut<ArenaNodeId> for MergeNodeArena<'_> {
 }
 
 impl<'b> MergeNodeArena<'b> {
-    /// No nodes.
+    /// An arena without nodes, which takes its costs from `budget`.
     pub(super) fn new(budget: &'b BuildBudget) -> Self {
         Self { nodes: Vec::new(), children: Vec::new(), budget }
     }
@@ -50,7 +50,7 @@ impl<'b> MergeNodeArena<'b> {
         ArenaNodeId(self.nodes.len() - 1)
     }
 
-    /// Adds a tree.
+    /// Adds a tree of nodes to the arena and returns the id of its root.
     pub(super) fn import(
         &mut self,
         mut root: YamlNode,
@@ -120,7 +120,7 @@ impl<'b> MergeNodeArena<'b> {
         &self.children[id.0]
     }
 
-    /// Like [`Self::children`], for changes.
+    /// Like [`Self::children`], but the returned children can be changed.
     pub(super) fn children_mut(&mut self, id: ArenaNodeId) -> &mut Vec<ArenaNodeId> {
         &mut self.children[id.0]
     }

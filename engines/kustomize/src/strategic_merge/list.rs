@@ -86,7 +86,8 @@ impl<'s> ListMergeFrame<'s> {
         }))
     }
 
-    /// Takes the merged item.
+    /// Takes an item of the list after its merge. An item with content is put into the merged list. `None` or an empty
+    /// item is removed.
     pub(super) fn take(
         &mut self,
         arena: &mut MergeNodeArena<'_>,

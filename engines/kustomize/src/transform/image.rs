@@ -11,7 +11,7 @@ use crate::kustomization::ImageEntry;
 use crate::resources::BuildResources;
 use crate::simple_regex_matcher::{self, PlainRegularExpression};
 
-/// Which images are changed.
+/// Which images an entry of `images` changes.
 #[derive(Debug, Clone)]
 enum ImageNamePattern {
     /// Images of this name, with any tag and digest.

@@ -104,7 +104,7 @@ fn apply_to_all(
     Ok(())
 }
 
-/// `patchesStrategicMerge`.
+/// The transformer that applies the patches of `patchesStrategicMerge`.
 #[derive(Debug, Clone)]
 pub(crate) struct StrategicMergeTransformer {
     patches: Vec<BuildResource>,
@@ -162,7 +162,7 @@ enum PatchContent {
     Operations(json6902::JsonPatch),
 }
 
-/// An entry of `patches`.
+/// The transformer that applies an entry of `patches` to the objects that it selects.
 #[derive(Debug, Clone)]
 pub(crate) struct PatchTransformer {
     content: PatchContent,
@@ -344,7 +344,7 @@ fn operations(text: &[u8], budget: &BuildBudget) -> Result<json6902::JsonPatch> 
     Ok(patch)
 }
 
-/// An entry of `patchesJson6902`.
+/// The transformer that applies an entry of `patchesJson6902` to its target.
 #[derive(Debug, Clone)]
 pub(crate) struct Json6902Transformer {
     operations: json6902::JsonPatch,

@@ -36,7 +36,7 @@ impl GitRepositoryAddress {
         }
     }
 
-    /// Owner and name, if the path consists of exactly these.
+    /// The owner and the name of a repository. `None` if its path does not consist of exactly these.
     pub(super) fn owner_and_name(&self) -> Option<(&str, &str)> {
         self.id.split_once('/').filter(|(_, name)| !name.contains('/'))
     }
@@ -46,6 +46,8 @@ fn transport(address: &str) -> Option<GoUrl> {
     GoUrl::parse(address.as_bytes()).ok().filter(|url| GIT_URL_SCHEMES.contains(&&*url.scheme))
 }
 
+/// Reads an address of a repository such as `git@host:owner/name`. `None` if the address has another form.
+///
 /// Parity(git-urls): a character that is not allowed in paths ends the path, and the rest is dropped.
 fn scp(address: &str) -> Option<GoUrl> {
     const LONGEST_ADDRESS: usize = 2048;

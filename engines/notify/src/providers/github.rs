@@ -148,7 +148,7 @@ fn judged(method: &str, answer: &HttpResponse) -> Result<Value, String> {
     git_provider_common::json(answer)
 }
 
-/// A GitHub App.
+/// Access to GitHub as a GitHub App.
 struct GithubApp {
     api: String,
     /// Proves the identity of the app, for ten minutes.

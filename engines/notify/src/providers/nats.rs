@@ -33,7 +33,7 @@ impl NatsKey {
         self.jwt.as_deref()
     }
 
-    /// The public key in NATS's format.
+    /// The public key in NATS's format. `None` if the seed is not a key.
     pub fn public(&self) -> Option<String> {
         let pair = Ed25519KeyPair::from_seed_unchecked(&self.seed).ok()?;
         let mut raw = vec![self.prefix];
@@ -42,7 +42,7 @@ impl NatsKey {
         Some(base32(&raw))
     }
 
-    /// The signature of a nonce in NATS's format.
+    /// The signature of a nonce in NATS's format. `None` if the seed is not a key.
     pub fn sign(&self, nonce: &[u8]) -> Option<String> {
         let pair = Ed25519KeyPair::from_seed_unchecked(&self.seed).ok()?;
         Some(URL_SAFE_NO_PAD.encode(pair.sign(nonce)))
@@ -91,7 +91,7 @@ impl NatsKey {
 /// The first bits of a seed, which encode the letter `S`.
 const SEED_PREFIX_BITS: u8 = 18 << 3;
 
-/// The CRC-16 of XMODEM.
+/// The checksum CRC-16 of XMODEM, which ends NATS's keys.
 fn checksum(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ u16::from(*byte) << 8, |sum, _| {

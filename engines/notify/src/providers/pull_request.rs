@@ -105,7 +105,7 @@ impl PullRequestUpsert {
     /// Creates a conversation with the forge of a Provider. The Provider's type must be for commit statuses or pull request
     /// comments at GitHub, GitLab or Gitea, and its address must be the URL of the repository.
     ///
-    /// `now` is in seconds since 1970. `secret` returns a Secret by namespace and name.
+    /// `now` is in seconds since 1970. `secret` returns a Secret by namespace and name, or `None` if it is missing.
     pub fn new(
         proposal: PullRequestProposal,
         provider: &Provider,

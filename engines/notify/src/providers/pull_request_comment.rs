@@ -30,7 +30,7 @@ impl PullRequestComment {
         Self { body: format!("{mark}\n\n{}", without_commands(&markdown(event))), mark }
     }
 
-    /// The id of the first comment of this author that has the mark.
+    /// The id of the first comment of this author that has the mark. `None` if there is no such comment.
     pub(super) fn find(&self, comments: &[Value], author: &str, login: &str) -> Option<i64> {
         let mut comments = comments.iter();
         let found = comments.find(|comment| {

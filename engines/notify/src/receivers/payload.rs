@@ -58,7 +58,7 @@ pub(super) fn is_time(text: &str) -> bool {
     golang::time::GoTime::parse(golang::time::RFC3339, text, &golang::time::GoTimeZone::Utc).is_ok()
 }
 
-/// A member by name, in any case.
+/// The value of a member of a JSON object by its name, in any case. `None` if there is no such member.
 pub(super) fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let members = value.as_object()?;
     members.get(name).or_else(|| {
@@ -72,7 +72,7 @@ pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     member(value, name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The media type of a header in lower case; none if Go rejects the header.
+/// The media type of a header in lower case. `None` if Go rejects the header.
 pub(super) fn media_type(header: &str) -> Option<String> {
     let (kind, parameters) = header.split_once(';').unwrap_or((header, ""));
     let kind = kind.trim().to_lowercase();

@@ -25,7 +25,7 @@ const API_VERSIONS: [(&str, &str); 7] = [
     ("ArtifactGenerator", "source.extensions.fluxcd.io/v1beta1"),
 ];
 
-/// An object to annotate.
+/// An object that a Receiver annotates, so that it is reconciled.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AnnotationTarget {
     /// The API version of the object.
@@ -40,7 +40,7 @@ pub struct AnnotationTarget {
 
 /// The objects of the cluster, with the fields that Receivers read: API version, kind and metadata.
 pub trait ReceiverClusterReader {
-    /// An object.
+    /// The object as it is in the cluster. `None` if it cannot be read.
     fn object(&self, target: &AnnotationTarget) -> Option<Value>;
     /// All objects of a kind in a namespace.
     fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Arc<Vec<Value>>;
@@ -65,7 +65,7 @@ struct ReceiverFilters {
     own: Vec<Option<CelExpression>>,
 }
 
-/// A selection under way.
+/// The selection of a Receiver's objects for one request, while it is under way.
 struct ReceiverSelectionRun<'a> {
     targets: &'a dyn ReceiverClusterReader,
     request: Value,

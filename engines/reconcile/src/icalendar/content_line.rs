@@ -50,7 +50,7 @@ impl ICalendarContentLine {
         Some(Self { number, name, value, parameters, text: text.to_owned() })
     }
 
-    /// The value of a parameter.
+    /// The value of a parameter of the line. `None` if the line does not have the parameter.
     pub(super) fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.iter().find(|it| it.name == name).map(|it| it.value.as_str())
     }

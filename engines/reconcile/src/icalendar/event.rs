@@ -163,7 +163,7 @@ struct CalendarEventDuration {
     exact: SignedDuration,
 }
 
-/// An event.
+/// An event of a calendar, with its times and repetitions.
 #[derive(Debug, Clone)]
 pub(super) struct CalendarEvent {
     start: DateTime,
@@ -331,7 +331,7 @@ fn length_of(
     }
 }
 
-/// Reads a duration, such as `P1DT12H`. RFC 5545 has no months and years in durations.
+/// Reads a duration, such as `P1DT12H`. RFC 5545 has no months and years in durations. `None` if the text is not valid.
 fn duration_of(text: &str) -> Option<CalendarEventDuration> {
     let text = text.strip_prefix('+').unwrap_or(text);
     // Fractions, small letters and words are of ISO 8601 and of jiff.
@@ -370,7 +370,7 @@ fn until_of(text: &str, start: &CalendarEventTime) -> Result<Time, ICalendarLine
     Ok(instant(&zone, local).unwrap_or(Time::MAX))
 }
 
-/// The end of a period that begins at `from` and has this length.
+/// The end of a period that begins at `from` and has this length. `None` if the end is beyond all dates.
 fn end_of(
     from: Time,
     local: DateTime,
@@ -384,8 +384,8 @@ fn end_of(
     days_later.checked_add(length.exact).ok()
 }
 
-/// The instant of a local time. A local time that comes twice means the first one. A local time that the clocks skip means the
-/// time after the gap (RFC 5545, section 3.3.5).
+/// The instant of a local time. A local time that comes twice means the first one. A local time that the clocks skip
+/// means the time after the gap (RFC 5545, section 3.3.5). `None` if it is beyond all dates.
 fn instant(zone: &TimeZone, local: DateTime) -> Option<Time> {
     zone.to_ambiguous_timestamp(local).compatible().ok()
 }
@@ -394,7 +394,7 @@ fn midnight(date: Date) -> DateTime {
     date.to_datetime(civil::Time::midnight())
 }
 
-/// A date such as `20261224`.
+/// Reads a date such as `20261224`. `None` if the text is not a date.
 fn date_of(text: &str) -> Option<Date> {
     if text.len() != 8 || !text.bytes().all(|it| it.is_ascii_digit()) {
         return None;
@@ -405,7 +405,7 @@ fn date_of(text: &str) -> Option<Date> {
     Date::new(year, month, day).ok()
 }
 
-/// A local time such as `20261224T180000`.
+/// Reads a local time such as `20261224T180000`. `None` if the text is not such a time.
 fn date_time_of(text: &str) -> Option<DateTime> {
     let (date, time) = text.split_once('T')?;
     if time.len() != 6 || !time.bytes().all(|it| it.is_ascii_digit()) {

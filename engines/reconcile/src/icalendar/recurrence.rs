@@ -33,7 +33,7 @@ struct WeekdayOfPeriod {
     weekday: Weekday,
 }
 
-/// A recurrence rule.
+/// The rule by which an event of a calendar repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RecurrenceRule {
     frequency: RecurrenceFrequency,
@@ -53,7 +53,7 @@ pub(super) struct RecurrencePeriod {
 }
 
 impl RecurrenceRule {
-    /// Reads a rule.
+    /// Reads the text of a recurrence rule. The error says what is not valid or not supported.
     pub(super) fn parse(text: &str) -> Result<Self, ICalendarLineError> {
         let mut frequency = None;
         let mut rule = Self {

@@ -116,7 +116,8 @@ impl DesiredAndObservedRelease<'_> {
         operation::place(action, &target.name, revisions, replace, *max_history)
     }
 
-    /// The name of an installation or upgrade that would begin, if lifecycles hold it before its beginning.
+    /// The name of an installation or upgrade that would begin, if lifecycles hold it before its beginning. `None` if
+    /// no lifecycle holds it, or if it cannot begin.
     pub(super) fn held_operation(
         &self,
         action: OperationKind,

@@ -7,7 +7,7 @@ use crate::record::{HookDeletePolicy, RecordContentChange, ReleaseRecord, Revisi
 
 use super::{OperationTask, events, hooks_of};
 
-/// The task at which the operation failed.
+/// The task at which the operation failed. `None` if the operation has no task there.
 fn failed_task(
     failure: &OperationFailure,
     journal: &OperationJournal,
@@ -88,7 +88,7 @@ fn hook_tasks(
     tasks.extend(earlier.map(|hook| OperationTask::Clear { hook, policy }));
 }
 
-/// The record change for a failure.
+/// The change of the release's record after a failure. `None` if the record does not change.
 pub(super) fn finish(
     failure: &OperationFailure,
     journal: &OperationJournal,

@@ -281,7 +281,7 @@ impl OperationPosition<'_> {
         self.fail_with(text, true, false)
     }
 
-    /// The present task failed.
+    /// The next step after the present task failed with this message.
     fn fail_with(&self, text: &str, counts: bool, hook_ended: bool) -> OperationNextStep {
         let mut journal = self.applied();
         // An error during cleanup does not change how the operation ended. Differs(helm 4): in Helm the second error replaces

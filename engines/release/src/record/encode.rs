@@ -47,12 +47,12 @@ impl OrderedJsonFields {
         self.value(name, &GoRuntimeValue::string(text))
     }
 
-    /// `omitempty`.
+    /// Writes a text field of the record, unless the text is empty: Go's `omitempty`.
     pub(crate) fn some_text(&mut self, name: &str, text: &str) -> Result<(), JsonEncodeError> {
         if text.is_empty() { Ok(()) } else { self.text(name, text) }
     }
 
-    /// `omitempty`.
+    /// Writes a list of strings as a field of the record, unless the list is empty: Go's `omitempty`.
     pub(crate) fn some_strings(
         &mut self,
         name: &str,
@@ -64,7 +64,7 @@ impl OrderedJsonFields {
         self.value(name, &GoRuntimeValue::strings(strings.iter().map(String::as_str)))
     }
 
-    /// `omitzero`.
+    /// Writes a time as a field of the record, unless there is none: Go's `omitzero`.
     fn some_time(&mut self, name: &str, time: Option<&GoTimestamp>) -> Result<(), JsonEncodeError> {
         time.map_or(Ok(()), |time| self.text(name, &time.text()))
     }
@@ -77,14 +77,14 @@ impl OrderedJsonFields {
         self.raw(name, &number.to_string());
     }
 
-    /// `omitempty`.
+    /// Writes a number as a field of the record, unless it is 0: Go's `omitempty`.
     fn some_number(&mut self, name: &str, number: i64) {
         if number != 0 {
             self.number(name, number);
         }
     }
 
-    /// `omitempty`.
+    /// Writes a boolean as a field of the record, unless it is false: Go's `omitempty`.
     fn some_truth(&mut self, name: &str, truth: bool) {
         if truth {
             self.raw(name, "true");

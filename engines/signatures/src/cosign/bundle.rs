@@ -89,7 +89,7 @@ struct IntotoSubject {
     digest: std::collections::BTreeMap<String, String>,
 }
 
-/// A bundle.
+/// A bundle of Sigstore, read but not verified.
 pub(crate) struct SigstoreBundle {
     /// The envelope. `None` if the bundle has a signature of the image's bytes instead.
     envelope: Option<DsseEnvelope>,
@@ -231,7 +231,7 @@ impl DsseEnvelope {
     }
 }
 
-/// Decodes a signature from an annotation.
+/// Decodes a signature from an annotation in base64. `None` if the text is not base64.
 pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok().or_else(|| base64_of(text))
 }

@@ -25,7 +25,7 @@ pub(super) struct SimpleSigningSignature<'a> {
 }
 
 impl<'a> SimpleSigningSignature<'a> {
-    /// Reads a layer.
+    /// Reads the signature in a layer of a manifest. The error says what the layer lacks.
     pub(super) fn of(
         search: &'a SignatureSearch,
         layer: &'a OciDescriptor,

@@ -15,7 +15,7 @@ const MOST_DEPTH: usize = 16;
 /// The headers in a map, keyed by their names in JSON.
 type CoseHeaders = BTreeMap<String, Value>;
 
-/// Reads a signature.
+/// Reads a Notation signature in the format COSE, without verifying it.
 pub(super) fn read(bytes: &[u8]) -> Result<UnverifiedNotationEnvelope, NotationEnvelopeError> {
     let not_one =
         || NotationEnvelopeError::Unreadable("cbor: invalid COSE_Sign1_Tagged object".to_owned());

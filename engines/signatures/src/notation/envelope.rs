@@ -200,7 +200,7 @@ impl UnverifiedNotationEnvelope {
     }
 }
 
-/// The algorithm that a key demands.
+/// The algorithm of signatures that a key demands. `None` if keys of this kind or size are not supported.
 fn algorithm(key: &PublicKey) -> Option<&'static str> {
     use crate::public_key::EllipticCurve;
     Some(match key {

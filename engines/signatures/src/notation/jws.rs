@@ -22,7 +22,7 @@ struct RawJws {
     signature: String,
 }
 
-/// Reads a signature.
+/// Reads a Notation signature in the format JWS, without verifying it.
 pub(super) fn read(bytes: &[u8]) -> Result<UnverifiedNotationEnvelope, NotationEnvelopeError> {
     let raw: RawJws = serde_json::from_slice(bytes)
         .map_err(|error| NotationEnvelopeError::Unreadable(error.to_string()))?;

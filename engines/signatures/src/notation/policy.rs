@@ -14,7 +14,7 @@ const MOST_IDENTITIES: usize = 100;
 /// Bytes of a policy.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A trust policy.
+/// A trust policy of Notation, which is a list of statements.
 #[derive(Debug, Clone, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct TrustPolicy {
@@ -93,7 +93,7 @@ const ACTIONS: [(&str, FailedCheckAction); 3] = [
 ];
 
 impl VerificationLevel {
-    /// Whether nothing is verified.
+    /// Whether this level means that nothing is verified.
     pub(super) fn is_skip(&self) -> bool {
         self.is_skip
     }

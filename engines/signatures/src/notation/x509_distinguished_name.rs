@@ -58,7 +58,7 @@ pub(super) fn has_all(name: &DistinguishedName, of: &DistinguishedName) -> bool 
     of.iter().all(|(kind, value)| name.get(kind) == Some(value))
 }
 
-/// Names in Go's notation.
+/// Distinguished names as text, in Go's notation.
 pub(super) fn shown(names: &[DistinguishedName]) -> String {
     let one = |name: &DistinguishedName| {
         let pairs: Vec<String> =
@@ -85,7 +85,8 @@ fn split<'t>(text: &'t str, at: &[char]) -> Vec<&'t str> {
     parts
 }
 
-/// A value without escapes. Blanks at its end are dropped unless they are escaped.
+/// The value of a distinguished name without escapes. Blanks at its end are dropped unless they are escaped. `None` if
+/// an escape is malformed.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut kept = 0;

@@ -15,7 +15,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// The longest line of a block.
 const MAX_LINE_BYTES: usize = 96;
 
-/// A block.
+/// A block of ASCII armor of OpenPGP, decoded.
 pub(crate) struct ArmorBlock {
     /// The type of the block, such as `PGP SIGNATURE`.
     pub(crate) kind: String,
@@ -25,7 +25,8 @@ pub(crate) struct ArmorBlock {
     pub(crate) broken: Option<&'static str>,
 }
 
-/// The first block of a text. Its lines may be indented, and text before it is skipped.
+/// The first armored block of a text. Its lines may be indented, and text before it is skipped. `None` if the text has
+/// no block.
 pub(crate) fn first(text: &[u8]) -> Option<ArmorBlock> {
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     'block: loop {

@@ -274,7 +274,7 @@ fn bound(
     }
 }
 
-/// The id of the signing key, as the signature itself states it.
+/// The id of the signing key, as the signature itself states it. `None` if the signature does not state it.
 pub(super) fn issuer(signature: &Signature) -> Option<KeyId> {
     let by_fingerprint = || match signature.issuer_fingerprint().first() {
         Some(Fingerprint::V4(print)) => {
@@ -297,7 +297,7 @@ pub(super) struct ReadablePackets<'c> {
     is_over: bool,
 }
 
-/// Reads packets.
+/// Reads the packets of an OpenPGP message or key.
 pub(super) fn packets(content: &[u8]) -> ReadablePackets<'_> {
     ReadablePackets { parser: PacketParser::new(content), is_over: false }
 }
@@ -338,7 +338,8 @@ impl<'c> PgpPackets<'c> {
         self.parser.next()
     }
 
-    /// The next packet that belongs to the same primary key.
+    /// The next packet that belongs to the same primary key. `None` if no packet is left or another primary key
+    /// follows.
     fn next_of_key(&mut self) -> Option<Result<Packet, String>> {
         let is_key = |it: &_| matches!(it, Ok(Packet::PublicKey(_) | Packet::SecretKey(_)));
         self.parser.next_if(|it| !is_key(it))

@@ -61,7 +61,8 @@ pub fn protection(secret: &SecretParams) -> Result<SecretKeyProtection, String> 
     }
 }
 
-/// Runs code of rPGP, which panics for some keys with inconsistent numbers; none if it panicked.
+/// Runs code of rPGP, which panics for some keys with inconsistent numbers. `None` if the code panicked or returned
+/// `None`.
 pub fn contained<T>(work: impl FnOnce() -> Option<T>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok().flatten()
 }

@@ -63,7 +63,7 @@ fn subjects(certificate: &ParsedCertificate) -> Vec<String> {
     uris.chain(emails).chain(others).filter(|name| !name.is_empty()).collect()
 }
 
-/// The text in the value of another name.
+/// The text in the value of another name of a certificate. `None` if the value is not a text in UTF-8.
 fn user_name(value: &[u8]) -> Option<String> {
     let (element, _) = der::read(value)?;
     let element = if element.tag == 0xa0 { der::read(element.content)?.0 } else { element };
@@ -88,7 +88,7 @@ pub(crate) struct AcceptedIdentities {
     any: Vec<CompiledIdentity>,
 }
 
-/// One of several identities.
+/// One of the identities that may sign, with its expressions compiled.
 struct CompiledIdentity {
     issuer: Result<GoRegexp, String>,
     subject: Result<GoRegexp, String>,

@@ -33,7 +33,7 @@ struct RekorPayload {
 }
 
 impl RekorBundle {
-    /// Reads the annotation.
+    /// Reads the JSON in the annotation of a signature. The error says what is wrong with the JSON.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| match error.classify() {
             serde_json::error::Category::Eof => "unexpected end of JSON input".to_owned(),

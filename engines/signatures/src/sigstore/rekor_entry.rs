@@ -268,7 +268,7 @@ impl RawInclusionProof {
     }
 }
 
-/// Bytes in Go's notation.
+/// Bytes as decimal numbers, in Go's notation.
 fn decimal(bytes: &[u8]) -> String {
     let numbers: Vec<String> = bytes.iter().map(u8::to_string).collect();
     format!("[{}]", numbers.join(" "))

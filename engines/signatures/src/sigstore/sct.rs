@@ -66,7 +66,8 @@ impl SignedCertificateTimestamp<'_> {
     }
 }
 
-/// Takes bytes with a prefix of two bytes, which hold their length.
+/// Takes bytes with a prefix of two bytes, which hold their length. Returns these bytes and the rest, or `None` if
+/// there are too few bytes.
 fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let ([high, low], rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))
@@ -105,7 +106,7 @@ fn timestamp(bytes: &[u8]) -> Option<SignedCertificateTimestamp<'_>> {
     })
 }
 
-/// The signed part of a certificate without the timestamps that were added later.
+/// The signed part of a certificate without the timestamps that were added later. `None` if the part is malformed.
 fn without_list(tbs: &[u8]) -> Option<Vec<u8>> {
     const EXTENSIONS_TAG: u8 = 0xa3;
     let (whole, _) = der::read(tbs)?;

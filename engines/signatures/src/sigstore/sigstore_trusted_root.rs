@@ -31,7 +31,7 @@ pub(super) struct SigstoreAuthority {
     pub(super) validity: ValidityPeriod,
 }
 
-/// A log.
+/// A transparency log that the trusted root names, with its key.
 #[derive(Debug, Clone)]
 pub(super) struct TransparencyLog {
     pub(super) id: Vec<u8>,

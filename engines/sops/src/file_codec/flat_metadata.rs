@@ -13,7 +13,7 @@ const PREFIX: &str = "sops_";
 const MAP: &str = "__map_";
 const LIST: &str = "__list_";
 
-/// Takes the entries of metadata out of the first document.
+/// Takes the entries of metadata out of the first document. `None` if the document has none.
 pub(super) fn take(documents: &mut [Vec<MapItem>]) -> Option<Vec<MapItem>> {
     let document = documents.first_mut()?;
     let mut taken = Vec::new();

@@ -58,7 +58,7 @@ impl AgeIdentities {
         Ok(())
     }
 
-    /// Decrypts an armored message.
+    /// Decrypts a data key that is an armored age message. The error says why no identity can do it.
     pub(super) fn decrypt(
         &self,
         message: &str,

@@ -28,7 +28,8 @@ impl<'i> WeaklyTypedMap<'i> {
         Self { items, name: String::new() }
     }
 
-    /// The last member with this name, or else one whose name differs in case.
+    /// The value of the last member with this name, or else of one whose name differs in case. `None` if there is
+    /// neither.
     fn get(&self, name: &str) -> Option<&'i SopsValue> {
         let exact = self.items.iter().rev().find(|item| item.is(name));
         let similar = || {

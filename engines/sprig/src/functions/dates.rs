@@ -110,7 +110,7 @@ fn must_date_modify(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::object(time.add(length)))
 }
 
-/// The time.
+/// The function `now` of templates: the present time.
 fn now(
     template_environment: &dyn TemplateEnvironment,
     _: &mut FunctionCallContext<'_>,
@@ -156,7 +156,7 @@ fn unix_epoch(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::from(time.unix().to_string()))
 }
 
-/// The time that a value is.
+/// The value as a time. `None` if it is not a time.
 pub(super) fn given(value: &GoRuntimeValue) -> Option<&GoTime> {
     let GoRuntimeValue::Object(object) = value else { return None };
     let object: &dyn Any = &**object;

@@ -264,7 +264,8 @@ fn copied_object(object: Arc<dyn GoObject>) -> GoRuntimeValue {
 }
 
 impl DeepCopyCollection {
-    /// Adds the copy of the last value to the container's copy. Returns the next value to copy.
+    /// Adds the copy of the last value to the container's copy. Returns the next value to copy, or `None` if none is
+    /// left.
     fn next(&mut self, done: Option<GoRuntimeValue>) -> Option<GoRuntimeValue> {
         match self {
             Self::List { list, next, copies } => {

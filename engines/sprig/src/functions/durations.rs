@@ -130,7 +130,7 @@ fn weeks(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(forgiven(args).hours() / 24.0 / 7.0))
 }
 
-/// A length of time.
+/// The function `mustToDuration` of templates: reads a value as a duration, and fails if that is not possible.
 fn must_to_duration(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::object(length(any(args, 0))?))
 }

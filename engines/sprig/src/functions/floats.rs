@@ -22,12 +22,12 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("subf", "func(interface {}, ...interface {}) float64", subf),
 ];
 
-/// One more.
+/// The function `add1f` of templates: the sum of the numbers plus one.
 fn add1f(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, 0.0, args.iter().chain([&GoRuntimeValue::Float(1.0)]), |a, b| Ok(a.add(b)))
 }
 
-/// The sum.
+/// The function `addf` of templates: the sum of the numbers.
 fn addf(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, 0.0, args, |a, b| Ok(a.add(b)))
 }
@@ -37,7 +37,7 @@ fn subf(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigRes
     calculated(call, to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.sub(b)))
 }
 
-/// The product.
+/// The function `mulf` of templates: the product of the numbers.
 fn mulf(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.mul(b)))
 }
@@ -74,7 +74,7 @@ fn floor(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(to_float(any(args, 0)).floor()))
 }
 
-/// A value as `float64`.
+/// The function `float64` of templates: converts a value to Go's type `float64`.
 fn float64(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(to_float(any(args, 0))))
 }

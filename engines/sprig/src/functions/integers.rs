@@ -24,12 +24,12 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("toDecimal", "func(interface {}) int64", to_decimal),
 ];
 
-/// The sum.
+/// The function `add` of templates: the sum of the integers.
 fn add(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(args.iter().map(to_int).fold(0, i64::wrapping_add)))
 }
 
-/// One more.
+/// The function `add1` of templates: the integer plus one.
 fn add1(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_add(1)))
 }
@@ -45,22 +45,22 @@ fn div(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_div(divisor(args)?)))
 }
 
-/// A value as `int`.
+/// The function `int` of templates: converts a value to Go's type `int`.
 fn int(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int(to_int(any(args, 0))))
 }
 
-/// A value as `int64`.
+/// The function `int64` of templates: converts a value to Go's type `int64`.
 fn int64(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(to_int(any(args, 0))))
 }
 
-/// The largest number.
+/// The function `max` of templates: the largest of the integers, or 0 if there are none.
 fn max(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(args.iter().map(to_int).max().unwrap_or_default()))
 }
 
-/// The least number.
+/// The function `min` of templates: the least of the integers, or 0 if there are none.
 fn min(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(args.iter().map(to_int).min().unwrap_or_default()))
 }
@@ -70,13 +70,13 @@ fn modulo(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_rem(divisor(args)?)))
 }
 
-/// The product.
+/// The function `mul` of templates: the product of the integers.
 fn mul(args: &[GoRuntimeValue]) -> SprigResult {
     let first = to_int(any(args, 0));
     Ok(GoRuntimeValue::int64(rest(args, 1).iter().map(to_int).fold(first, i64::wrapping_mul)))
 }
 
-/// The difference.
+/// The function `sub` of templates: the first integer minus the second.
 fn sub(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_sub(to_int(any(args, 1)))))
 }

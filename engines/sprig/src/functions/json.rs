@@ -34,7 +34,7 @@ fn to_json(
     Ok(GoRuntimeValue::from(encode(call, any(args, 0), HTML)?.or_empty()))
 }
 
-/// A value as JSON.
+/// A function of templates that writes a value as JSON, and fails if that is not possible.
 fn must_to_json(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],

@@ -89,7 +89,7 @@ fn compact(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> Sprig
     Ok(GoRuntimeValue::list(items.into_iter().filter(|item| !is_empty(item))))
 }
 
-/// Concatenates lists.
+/// The function `concat` of templates: joins lists into one.
 fn concat(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut all = Vec::new();
     for list in args {
@@ -260,7 +260,7 @@ fn refusal(value: &GoRuntimeValue, refuse: impl Fn(&str) -> String) -> TemplateF
     }
 }
 
-/// `[]interface {}(nil)`.
+/// The nil slice of Go, `[]interface {}(nil)`, as a value.
 fn nil() -> GoRuntimeValue {
     GoRuntimeValue::List(GoSlice::nil(GoType::Any))
 }

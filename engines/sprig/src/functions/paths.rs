@@ -19,7 +19,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("osIsAbs", "func(string) bool", is_abs),
 ];
 
-/// The last element.
+/// The function `base` of templates: the last element of a path.
 fn base(args: &[GoRuntimeValue]) -> SprigResult {
     let path = text(args, 0);
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);

@@ -35,7 +35,7 @@ fn rand_alpha(
     characters(template_environment, call, int(args, 0), u8::is_ascii_alphabetic)
 }
 
-/// Random letters and digits.
+/// A text of random letters and digits, with the length that a template asks for.
 fn rand_alpha_num(
     template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -53,7 +53,7 @@ fn rand_ascii(
     characters(template_environment, call, int(args, 0), |byte| matches!(byte, b' '..=b'~'))
 }
 
-/// Random digits.
+/// A text of random digits, with the length that a template asks for.
 fn rand_numeric(
     template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -62,7 +62,7 @@ fn rand_numeric(
     characters(template_environment, call, int(args, 0), u8::is_ascii_digit)
 }
 
-/// Random bytes in base64.
+/// As many random bytes as a template asks for, in base64.
 fn rand_bytes(
     template_environment: RandomBytesEnvironment<'_>,
     call: &mut FunctionCallContext<'_>,

@@ -151,7 +151,7 @@ fn replaced(
     Ok(GoRuntimeValue::from(result))
 }
 
-/// Why a replacement failed.
+/// The error with which a replacement by a regular expression failed.
 struct ReplacementFailure(TemplateFunctionError);
 
 impl From<TemplateFunctionError> for ReplacementFailure {

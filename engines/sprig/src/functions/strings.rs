@@ -42,7 +42,7 @@ fn has_suffix(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Bool(text(args, 1).ends_with(text(args, 0))))
 }
 
-/// A greeting.
+/// A greeting: the function `hello` of templates, without arguments.
 fn hello(_: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::from("Hello!"))
 }

@@ -43,7 +43,7 @@ fn to_toml(
     }
 }
 
-/// A value as TOML.
+/// A function of templates that writes a value as TOML, and fails if that is not possible.
 fn must_to_toml(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],

@@ -13,7 +13,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("semverCompare", "func(string, string) (bool, error)", semver_compare),
 ];
 
-/// A version.
+/// The function `semver` of templates: reads a text as a version.
 fn semver(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::object(version(text(args, 0))?))
 }

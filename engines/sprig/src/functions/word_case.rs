@@ -20,7 +20,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("untitle", "func(string) string", untitle),
 ];
 
-/// `http_server` as `HttpServer`.
+/// The function `camelcase` of templates: `http_server` becomes `HttpServer`.
 fn camelcase(args: &[GoRuntimeValue]) -> SprigResult {
     let mut characters = runes(text(args, 0)).peekable();
     let mut result = String::new();
@@ -76,12 +76,12 @@ fn initials(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::from(result))
 }
 
-/// `HTTPServer` as `http-server`.
+/// The function `kebabcase` of templates: `HTTPServer` becomes `http-server`.
 fn kebabcase(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(joined(text(args, 0), '-')))
 }
 
-/// Without white space.
+/// The function `nospace` of templates: the text without white space.
 fn nospace(args: &[GoRuntimeValue]) -> SprigResult {
     let text = text(args, 0);
     // Parity(helm 4): each byte counts as a character, and is written as one if any space is left out.
@@ -93,7 +93,7 @@ fn nospace(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::from(rest.collect::<String>()))
 }
 
-/// `HTTPServer` as `http_server`.
+/// The function `snakecase` of templates: `HTTPServer` becomes `http_server`.
 fn snakecase(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(joined(text(args, 0), '_')))
 }
@@ -263,7 +263,8 @@ impl<'t> WordSplitter<'t> {
         (kind, word)
     }
 
-    /// Takes the next word.
+    /// Takes the next run of characters from the text, with its kind. `CharacterRunKind::None` means that the text is
+    /// over or not valid there.
     fn next(&mut self) -> (CharacterRunKind, &'t [u8]) {
         let text = self.rest;
         if text.is_empty() {

@@ -221,7 +221,7 @@ fn run(
     Ok(())
 }
 
-/// The place of an entry inside the target; none for a name that could lead elsewhere.
+/// The place of an archive's entry inside the target. `None` for a name that could lead elsewhere.
 ///
 /// Differs(flux): a name that is not UTF-8 or ends in `..` is refused too.
 pub(super) fn place(name: &[u8]) -> Option<RelPath> {

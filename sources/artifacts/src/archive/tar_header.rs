@@ -79,7 +79,7 @@ fn block(name: &str, prefix: &str, entry: TarEntryDescription) -> [u8; TAR_BLOCK
     block
 }
 
-/// Cuts a long name at a slash, so that both parts fit their fields.
+/// Cuts a long name at a slash, so that both parts fit their fields. `None` if that is not possible.
 fn split(name: &str) -> Option<(&str, &str)> {
     if !name.is_ascii() {
         return None;

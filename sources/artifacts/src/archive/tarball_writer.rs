@@ -33,7 +33,7 @@ pub struct TarballWriter<W: Write> {
 }
 
 impl<W: Write> TarballWriter<W> {
-    /// Begins an archive.
+    /// Begins a compressed archive that is written to `out`.
     pub fn new(out: W) -> Self {
         let gzip = GzBuilder::new().mtime(0).operating_system(UNKNOWN_SYSTEM);
         Self { out: gzip.write(out, Compression::default()), last: None }

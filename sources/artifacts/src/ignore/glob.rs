@@ -76,7 +76,7 @@ impl IgnoreGlob {
 }
 
 impl GlobChunk {
-    /// The rest of `name` after this chunk, if the name begins with the chunk.
+    /// The rest of `name` after this chunk of the pattern. `None` if the name does not begin with the chunk.
     fn strip<'n>(&self, mut name: &'n [u8]) -> Option<&'n [u8]> {
         for item in &self.items {
             let first = *name.first()?;
@@ -138,7 +138,8 @@ fn items(chunk: &str) -> Option<Vec<GlobItem>> {
     Some(items)
 }
 
-/// Reads a class whose `[` was read already.
+/// Reads a character class whose `[` was read already. Returns the class and the text after it, or `None` if it is
+/// malformed.
 fn class(text: &[u8]) -> Option<(GlobItem, &[u8])> {
     let (negated, mut rest) = match text.strip_prefix(b"^") {
         Some(rest) => (true, rest),
@@ -162,7 +163,8 @@ fn class(text: &[u8]) -> Option<(GlobItem, &[u8])> {
     }
 }
 
-/// One character of a class, which may be escaped and is never the last of the pattern.
+/// Reads one character of a class, which may be escaped and is never the last of the pattern. Returns it and the text
+/// after it, or `None` if it is malformed.
 fn class_char(text: &[u8]) -> Option<(char, &[u8])> {
     let text = match text {
         [] | [b'-' | b']', ..] => return None,

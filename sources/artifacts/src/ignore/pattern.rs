@@ -91,7 +91,7 @@ impl PathPatternPart {
     }
 }
 
-/// Matches the beginning of a path, and gives what follows it.
+/// Matches the beginning of a path. Returns the parts of the path that follow, or `None` if it does not match.
 ///
 /// Parity(go-git): `**` takes the first name that fits and never tries a later one,
 /// so `**/a/b` does not match `a/x/a/b`; and parts that name nothing do not make a match.

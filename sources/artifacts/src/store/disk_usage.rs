@@ -94,7 +94,7 @@ impl DiskUsageClaim<'_> {
         true
     }
 
-    /// The bytes in the store, without this claim, when it first exceeded the limit.
+    /// The bytes in the store, without this claim, when the claim first exceeded the limit. `None` if it never did.
     pub(super) fn refused(&self) -> Option<u64> {
         self.refused
     }

@@ -108,7 +108,7 @@ pub(super) struct SmartHttpExchange {
     flight: Arc<Mutex<SmartHttpRequestState>>,
 }
 
-/// The kind of upload.
+/// Whether an uploaded request only reads or pushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UploadKind {
     /// A request that reads. It may be repeated.

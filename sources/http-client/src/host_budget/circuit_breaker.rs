@@ -68,7 +68,7 @@ pub(super) enum HostAvailability {
 }
 
 impl HostAvailability {
-    /// Reads an answer.
+    /// What a response says about the load of its host, from its status and headers.
     pub(super) fn of(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Self {
         match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {

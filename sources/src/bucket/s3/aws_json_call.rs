@@ -17,7 +17,7 @@ use url::Url;
 const MEDIA_TYPE: &str = "application/x-amz-json-1.1";
 const TARGET: &str = "x-amz-target";
 
-/// A call.
+/// A signed call of an AWS service that takes and returns JSON.
 pub(crate) struct AwsJsonCall<'a> {
     pub(crate) url: &'a Url,
     pub(crate) region: &'a str,

@@ -111,7 +111,8 @@ impl ProvideCredentials for LdapCredentialProvider {
     }
 }
 
-/// The names and texts of the child elements of the first element with this name.
+/// The names and texts of the child elements of the first element with this name. `None` if the document has no such
+/// element or is malformed.
 fn children(text: &str, name: &str) -> Option<Vec<(String, String)>> {
     let mut document = Document::new(text);
     let mut open = document.root_element().ok()?;
@@ -140,7 +141,7 @@ fn strings(parent: &mut ScopedDecoder<'_, '_>, into: &mut Vec<(String, String)>)
     }
 }
 
-/// Parses a response. If it cannot be parsed, the error repeats no part of it.
+/// Parses the credentials in a response. `None` if it cannot be parsed, so that no part of it is repeated in an error.
 fn read(text: &str) -> Option<Credentials> {
     let given = children(text, "Credentials")?;
     let one = |name: &str| {

@@ -14,7 +14,7 @@ use crate::bucket::request_context::{BucketRequestContext, printable};
 /// The advice if the keys are not accepted.
 const CHECK: &str = "the access key, the secret key and spec.region";
 
-/// The status of an answer that was an error.
+/// The status of the response that was an error. `None` if there was no response.
 pub(super) fn status<E>(error: &SdkError<E, HttpResponse>) -> Option<u16> {
     error.raw_response().map(|answer| answer.status().as_u16())
 }
@@ -29,7 +29,7 @@ where
     status(error) == Some(404) && ["", "NotFound"].contains(&code)
 }
 
-/// The region of the bucket, according to the server.
+/// The region of the bucket, according to the server. `None` if the server does not name it.
 pub(super) fn region<E>(error: &SdkError<E, HttpResponse>) -> Option<String> {
     let region = error.raw_response()?.headers().get("x-amz-bucket-region")?;
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -84,7 +84,7 @@ where
     }
 }
 
-/// An error of one type somewhere in a chain.
+/// The error of type `T` in a chain of errors. `None` if the chain has none.
 fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
     let mut current = Some(error);
     while let Some(error) = current {

@@ -36,7 +36,7 @@ impl ChartIndexReader {
     }
 }
 
-/// The whole index.
+/// Reads the whole document of a repository's index.
 struct ChartIndexDocument<'r>(&'r mut ChartIndexReader);
 
 /// The charts of an index, which may be null.

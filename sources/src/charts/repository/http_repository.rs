@@ -45,7 +45,7 @@ impl fmt::Debug for HttpChartRepository {
 }
 
 impl HttpChartRepository {
-    /// See [`super::Repository::new`].
+    /// Opens a repository over HTTP; see [`super::Repository::new`].
     pub(super) fn new(
         mut url: Url,
         credentials: ChartRepositoryCredentials,
@@ -151,7 +151,7 @@ impl HttpChartRepository {
         Ok(url)
     }
 
-    /// Asks, and follows redirects.
+    /// Sends a request, follows redirects and returns the response.
     async fn get(&self, url: Url, headers: HeaderMap, known: bool) -> Result<Response, Error> {
         let first = shown(&url);
         let start = url.clone();

@@ -38,7 +38,7 @@ pub(super) struct S3ChartRepository {
 }
 
 impl S3ChartRepository {
-    /// See [`super::Repository::new`].
+    /// Opens a repository in S3; see [`super::Repository::new`].
     pub(super) fn new(
         url: Url,
         credentials: ChartRepositoryCredentials,
@@ -156,7 +156,8 @@ impl S3ChartRepository {
     }
 }
 
-/// The region of the environment, for requests with the credentials of the environment.
+/// The region of the environment, for requests with the credentials of the environment. `None` for other credentials or
+/// if no region is set.
 fn of_environment(identity: &BucketCredentialSource) -> Option<String> {
     let BucketCredentialSource::Environment { .. } = identity else { return None };
     let given = |name: &str| std::env::var(name).ok().filter(|region| !region.is_empty());

@@ -99,7 +99,8 @@ fn named_class(at: &str) -> Result<Option<(String, &str)>, Error> {
     }
 }
 
-/// Reads a class such as `\d`.
+/// Reads a character class such as `\d`. Returns the translated class and the text after it. `None` if the text begins
+/// with no such class.
 fn perl_class(at: &str) -> Option<(String, &str)> {
     let letter = at.strip_prefix('\\')?.bytes().next()?;
     Some((character_class::perl(letter)?.to_owned(), &at[2..]))

@@ -260,7 +260,8 @@ fn length(text: &[u8]) -> usize {
     1 + text[1..].iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
-/// The length of a text that looks like an abbreviation: three capital letters, or some more that end with T.
+/// The length of a text that looks like an abbreviation: three capital letters, or some more that end with T. Returns
+/// `None` if the text begins with none.
 fn abbreviation(text: &[u8]) -> Option<usize> {
     if text.len() < 3 {
         return None;

@@ -99,7 +99,7 @@ impl<'n> NodeEmitter<'n> {
         self.compact_sequences = layout.compact_sequences;
     }
 
-    /// The written text.
+    /// The written YAML text. The error says that the text is too long.
     pub(super) fn finish(self) -> Result<String, NodeEmitError> {
         self.writer.finish().ok_or(NodeEmitError::Length)
     }

@@ -87,7 +87,7 @@ impl NodeWriter {
         self.indent.unwrap_or(0)
     }
 
-    /// Sets the column in which lines begin. Returns the former column.
+    /// Sets the column in which lines begin. Returns the former column. `None` counts as column 0.
     pub(super) fn replace_indent(&mut self, indent: Option<usize>) -> Option<usize> {
         std::mem::replace(&mut self.indent, indent)
     }
@@ -212,7 +212,7 @@ impl NodeWriter {
         self.is_spaced = true;
     }
 
-    /// Writes text without quotes.
+    /// Writes a scalar without quotes.
     pub(super) fn plain(&mut self, text: &str) {
         if !text.is_empty() {
             self.separate();
@@ -222,7 +222,7 @@ impl NodeWriter {
         self.is_indentation = false;
     }
 
-    /// Writes text in `'`.
+    /// Writes a scalar in single quotes.
     pub(super) fn single_quoted(&mut self, text: &str) {
         self.indicator("'", true, false, false);
         let mut after_break = false;

@@ -43,7 +43,8 @@ pub(super) fn filled<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode>
     field(node, name).filter(|value| !is_empty(value))
 }
 
-/// The value of an annotation. It is empty for null.
+/// The value of an annotation of a manifest, which is empty for null. `None` if the manifest does not have the
+/// annotation.
 pub(super) fn get<'n>(root: &'n YamlNode, name: &str) -> Option<&'n str> {
     let value = field(filled(filled(root, METADATA)?, ANNOTATIONS)?, name)?;
     Some(if is_null(value) { "" } else { &value.value })
@@ -78,7 +79,8 @@ pub(super) fn set(root: &mut YamlNode, name: &str, value: &str) -> Result<(), No
     Ok(())
 }
 
-/// Removes an annotation.
+/// Removes an annotation from a manifest, if it has it. The error says that `metadata` or the annotations are not a
+/// map.
 pub(super) fn clear(root: &mut YamlNode, name: &str) -> Result<(), NotAMapError> {
     let Some(metadata) = position(root, METADATA)?.and_then(|at| root.content.get_mut(at)) else {
         return Ok(());

@@ -78,7 +78,7 @@ impl PullRequestCheckPosting {
     /// Creates a conversation with the forge of a Provider. The Provider's type must be `github`, `gitlab` or `gitea`, and its
     /// address the URL of the repository.
     ///
-    /// `now` is in seconds since 1970. `secret` returns a Secret by namespace and name.
+    /// `now` is in seconds since 1970. `secret` returns a Secret by namespace and name, or `None` if it is missing.
     pub fn new(
         check: PullRequestCheck,
         provider: &Provider,

@@ -40,7 +40,7 @@ pub(super) enum ForgeKind {
 }
 
 impl ForgeKind {
-    /// The forge for which a type of Provider is.
+    /// The forge for which a type of Provider is. `None` if the type is for no forge.
     pub(super) fn of(kind: &str) -> Option<Self> {
         match kind {
             "github" | "githubpullrequestcomment" => Some(Self::GitHub),
@@ -240,7 +240,7 @@ impl Forge {
         self.request("GET", &format!("{path}?{state}&{filter}&page={page}"))
     }
 
-    /// Opens a pull request.
+    /// The request that opens a pull request.
     pub(super) fn create(&self, proposal: &PullRequestProposal) -> ProviderRequest {
         let mut fields = self.fields(&proposal.title, &proposal.body);
         fields.insert(self.dialect.new_head.to_owned(), proposal.head.as_str().into());
@@ -248,7 +248,7 @@ impl Forge {
         self.request("POST", self.dialect.path).json(&fields)
     }
 
-    /// Replaces title and body.
+    /// The request that replaces the title and body of a pull request.
     pub(super) fn update(&self, number: u64, title: &str, body: &str) -> ProviderRequest {
         let path = format!("{}/{number}", self.dialect.path);
         self.request(self.dialect.update, &path).json(&self.fields(title, body))
@@ -320,7 +320,7 @@ impl Forge {
     }
 }
 
-/// A time in RFC 3339, in seconds since 1970.
+/// A time in RFC 3339 at a JSON pointer, in seconds since 1970. `None` if there is no such time.
 fn time(item: &Value, pointer: &str) -> Option<i64> {
     let time = GoTime::parse(RFC3339, text(item, pointer), &GoTimeZone::Utc).ok()?;
     Some(time.unix())

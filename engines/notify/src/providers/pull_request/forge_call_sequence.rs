@@ -67,7 +67,7 @@ impl<T: Clone> ForgeCallSequence<T> {
         Self { delivery: EventDelivery::new(flow, Duration::ZERO), result, may_help: false }
     }
 
-    /// The first step.
+    /// The first step of the conversation with the forge.
     pub fn start(&mut self) -> ForgeCallStep<T> {
         let step = self.delivery.start();
         self.step(step)

@@ -155,7 +155,8 @@ fn words(answer: &HttpResponse) -> String {
     shown.split(|it: char| it.is_whitespace() || it.is_control()).collect::<Vec<_>>().join(" ")
 }
 
-/// The delay of `Retry-After`, which is a number of seconds or a date.
+/// The delay that the header `Retry-After` asks for, as a number of seconds or a date. `None` if it is missing or not
+/// valid.
 fn requested_delay(answer: &HttpResponse, now: i64) -> Option<Duration> {
     let value = answer.get("retry-after")?.trim();
     let seconds = match value.parse::<i64>() {
@@ -168,6 +169,7 @@ fn requested_delay(answer: &HttpResponse, now: i64) -> Option<Duration> {
 }
 
 /// The delay until a rate limit ends. GitHub and GitLab return the time of the end, other forges the remaining seconds.
+/// `None` if the response does not say it.
 fn reset_delay(answer: &HttpResponse, now: i64) -> Option<Duration> {
     let value = answer.get("x-ratelimit-reset").or_else(|| answer.get("ratelimit-reset"))?;
     let reset: i64 = value.trim().parse().ok()?;

@@ -82,7 +82,7 @@ impl PullRequestReviewLookup {
     /// Creates a conversation with the forge of a Provider. The Provider's type must be `github`, `gitlab` or `gitea`, and its
     /// address the URL of the repository.
     ///
-    /// `now` is in seconds since 1970. `secret` returns a Secret by namespace and name.
+    /// `now` is in seconds since 1970. `secret` returns a Secret by namespace and name, or `None` if it is missing.
     pub fn new(
         query: PullRequestReviewQuery,
         provider: &Provider,
@@ -304,7 +304,7 @@ impl PullRequestReviewSteps {
         })
     }
 
-    /// The first fact for the decision that the response about the pull request lacks.
+    /// The first fact for the decision that the response about the pull request lacks. `None` if it lacks none.
     fn lacks(&self) -> Option<&'static str> {
         if !is_commit(&self.pull.base_commit) {
             return Some("the commit with which it is compared");

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::super::payload::member;
 use CdEventFieldType::{Filled, Members, OneOf, Purl, Strings, Text, Uri};
 
-/// A type of event.
+/// A type of CDEvents: its subject, what happens to it, and its content.
 pub(super) struct CdEventType {
     pub(super) subject: &'static str,
     pub(super) predicate: &'static str,

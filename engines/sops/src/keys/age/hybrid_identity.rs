@@ -29,7 +29,7 @@ const CIPHER_TAG_BYTES: usize = 16;
 pub(super) struct AgeHybridIdentity(<XWing as Kem>::PrivateKey);
 
 impl AgeHybridIdentity {
-    /// Reads a line.
+    /// Reads an identity from a line of a key file. The error says what is malformed.
     pub(super) fn parse(line: &str) -> Result<Self, &'static str> {
         let seed = super::secret(line, NAME)?;
         let key = <XWing as Kem>::PrivateKey::from_bytes(&seed);

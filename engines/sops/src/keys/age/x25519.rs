@@ -34,7 +34,7 @@ pub(super) struct AgeX25519Identity {
 }
 
 impl AgeX25519Identity {
-    /// Reads a line.
+    /// Reads an identity from a line of a key file. The error says what is malformed.
     pub(super) fn parse(line: &str) -> Result<Self, &'static str> {
         let secret = super::secret(line, NAME)?;
         let invalid = "malformed secret key: invalid X25519 secret key";

@@ -66,7 +66,7 @@ impl<'a> CertificateFields<'a> {
     }
 }
 
-/// A certificate authority.
+/// A certificate authority that can sign the certificates of a template.
 pub(super) struct CertificateAuthority {
     /// The name of the issuer, in DER.
     name: Vec<u8>,

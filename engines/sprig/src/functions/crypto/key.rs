@@ -18,7 +18,7 @@ use yasna::{ASN1Result, DERWriter, Tag};
 use super::pem::{self, PemBlock};
 use crate::template_environment::RandomBytesEnvironment;
 
-/// A private key.
+/// A private key that a template generated or was given.
 pub(super) enum PrivateKey {
     Rsa(RsaKey),
     Ec(EcKey),

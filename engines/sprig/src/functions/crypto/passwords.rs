@@ -135,7 +135,8 @@ fn derive_password(
     Ok(GoRuntimeValue::string(password))
 }
 
-/// The shapes of passwords of a kind, a letter a class of characters.
+/// The shapes of passwords of a kind, in which each letter stands for a class of characters. `None` if the kind is not
+/// known.
 fn templates(kind: &[u8]) -> Option<&'static [&'static str]> {
     Some(match kind {
         b"maximum" => &["anoxxxxxxxxxxxxxxxxx", "axxxxxxxxxxxxxxxxxno"],

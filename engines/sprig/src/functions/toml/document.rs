@@ -138,13 +138,14 @@ impl TomlDocument {
         }
     }
 
-    /// The whole document.
+    /// The whole document as a map.
     pub(super) fn finish(self) -> GoMap {
         map(self.root)
     }
 }
 
-/// The table that a key holds.
+/// The table that a key holds, which is the last one of an array of tables. `None` if the key is missing or holds a
+/// plain value.
 fn inside(item: Option<&mut TomlItem>) -> Option<&mut TomlTable> {
     match item? {
         TomlItem::Table(table) => Some(table),

@@ -350,7 +350,7 @@ fn quoted(key: &GoString) -> Vec<u8> {
     if !key.is_empty() && key.iter().all(is_bare) { key.to_vec() } else { string(key) }
 }
 
-/// A string in quotes.
+/// Writes a string of TOML in quotes, with escapes.
 pub(super) fn string(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
     out.push(b'"');

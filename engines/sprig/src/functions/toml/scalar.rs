@@ -29,7 +29,7 @@ pub(super) fn integer(text: &str) -> Result<GoRuntimeValue, String> {
     }
 }
 
-/// Any other number.
+/// Reads a number of TOML that is not an integer. The error says what is not valid.
 pub(super) fn float(text: &str) -> Result<GoRuntimeValue, String> {
     let invalid = |what: &str| Err(format!("Invalid float {}: {what}", quoted(text)));
     let parts: Vec<&str> = text.split(['.', 'e', 'E']).filter(|part| !part.is_empty()).collect();

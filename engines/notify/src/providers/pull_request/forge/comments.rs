@@ -46,8 +46,8 @@ impl Forge {
         })
     }
 
-    /// The request for the bot of a token that may not read its user, such as the token of a GitHub workflow; none at other
-    /// forges.
+    /// The request for the bot of a token that may not read its user, such as the token of a GitHub workflow. `None` at
+    /// other forges.
     pub(in crate::providers::pull_request) fn bot(&self) -> Option<ProviderRequest> {
         match &self.client {
             ForgeClient::GitHub(client) => Some(self.once(client.viewer())),
@@ -190,7 +190,7 @@ impl Forge {
         self.request(self.dialect.update, &path).json(&json!({"body": body}))
     }
 
-    /// Deletes a comment.
+    /// The request that deletes a comment of a pull request.
     pub(in crate::providers::pull_request) fn delete_comment(
         &self,
         number: u64,

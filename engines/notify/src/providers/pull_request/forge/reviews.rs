@@ -57,7 +57,7 @@ pub(in crate::providers::pull_request) enum ReviewVerdict {
     None,
 }
 
-/// A review.
+/// A review of a pull request, as the forge returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::providers::pull_request) struct ForgeReview {
     pub(in crate::providers::pull_request) id: u64,
@@ -208,8 +208,9 @@ impl Forge {
         })
     }
 
-    /// The request for the last commit of a pull request at the time of the merge; none if the pull request contains it. Gitea
-    /// returns the branch's present commit, which may have changed since, and keeps the merged one in a reference.
+    /// The request for the last commit of a pull request at the time of the merge. `None` if the pull request contains
+    /// it. Gitea returns the branch's present commit, which may have changed since, and keeps the merged one in a
+    /// reference.
     pub(in crate::providers::pull_request) fn merged_head(
         &self,
         number: u64,
@@ -237,8 +238,8 @@ impl Forge {
         Ok(commit.ok_or("the answer lacks the last commit")?.to_owned())
     }
 
-    /// The request for the commit with which a pull request's changes are compared; none if the pull request contains it. It
-    /// asks for the second page of GitHub's response, because that page has no files.
+    /// The request for the commit with which a pull request's changes are compared. `None` if the pull request contains
+    /// it. The request is for the second page of GitHub's response, because that page has no files.
     pub(in crate::providers::pull_request) fn comparison(
         &self,
         pull: &MergedPullRequest,
@@ -262,8 +263,8 @@ impl Forge {
         if is_commit(commit) { Ok(commit.to_owned()) } else { Err("the answer lacks the commit") }
     }
 
-    /// The request for a page of the pushes to the repository of a pull request's branch, with the last pushes first; none if
-    /// that repository is unknown.
+    /// The request for a page of the pushes to the repository of a pull request's branch, with the last pushes first.
+    /// `None` if that repository is unknown.
     pub(in crate::providers::pull_request) fn list_pushes(
         &self,
         pull: &MergedPullRequest,
@@ -302,7 +303,7 @@ impl Forge {
         !matches!(self.client, ForgeClient::GitHub(_))
     }
 
-    /// The account of a push, if the push made a commit the last one of a branch.
+    /// The account of a push, if the push made `commit` the last one of a branch. `None` for any other push.
     pub(in crate::providers::pull_request) fn pusher_of(
         &self,
         item: &Value,
@@ -325,7 +326,8 @@ impl Forge {
         Some(name).filter(|name| !name.is_empty())
     }
 
-    /// The request for the time since which the last commit is the last one; none if reviews name their commit.
+    /// The request for the time since which the last commit of a pull request is the last one. `None` if reviews name
+    /// their commit.
     pub(in crate::providers::pull_request) fn versions(
         &self,
         number: u64,
