@@ -494,7 +494,7 @@ mod tests {
                 let away = failure(500, "etcd is away");
                 let page = readers.page_of_namespace("shop", "1", away, true).await;
                 assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE, "{}", page.text);
-                let page = readers.page("1", failure(500, "etcd is away"), true).await;
+                let page = readers.page("1", named("oidc:alice"), true).await;
                 assert_eq!(page.status, StatusCode::OK, "{}", page.text);
             })
             .await;
