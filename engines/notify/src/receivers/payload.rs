@@ -58,7 +58,7 @@ pub(super) fn is_time(text: &str) -> bool {
     golang::time::GoTime::parse(golang::time::RFC3339, text, &golang::time::GoTimeZone::Utc).is_ok()
 }
 
-/// The value of a member of a JSON object by its name, in any case. `None` if there is no such member.
+/// Looks up a field of a JSON object. Upper and lower case of its name do not matter. `None` if the object lacks the field.
 pub(super) fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let members = value.as_object()?;
     members.get(name).or_else(|| {
